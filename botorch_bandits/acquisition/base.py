@@ -69,7 +69,6 @@ from botorch_bandits.models.reading import (
     count_columns,
     hallucinate,
     move_the_rest,
-    provides,
     shape_of_batch,
     submodels,
     variance_of,
@@ -423,18 +422,13 @@ class BanditAcquisition(AcquisitionFunction):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what the acquisition knew at one point, by name.
 
-        Mean and standard deviation are omitted if BoTorch does not provide them, as with the
-        outcome transform ``Bilog``.
-
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
         """
         with torch.no_grad():
             known = {"acquisition_value": float(self(x.unsqueeze(0)))}
-            if provides(self.model, "moments"):
-                mean, deviation = self.moments(x.unsqueeze(0))
-                known |= {"mean": float(mean), "standard_deviation": float(deviation)}
-        return known
+            mean, deviation = self.moments(x.unsqueeze(0))
+        return {**known, "mean": float(mean), "standard_deviation": float(deviation)}
 
 
 def _instead_of_beta(cls: type[BanditAcquisition]) -> str:

@@ -50,7 +50,6 @@ from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import (
     OneByOneModel,
-    check_outcomes,
     observed_inputs,
     observed_outcomes,
     shape_of_batch,
@@ -71,13 +70,11 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
     def _start(
         self,
         model: Model,
-        needs: str,
         posterior_transform: PosteriorTransform | None,
         maximize: bool,
     ) -> None:
-        """Do what all constructors do, in place of BoTorch's; see :func:`check_outcomes`."""
-        check_outcomes(type(self).__name__, check_model(model), needs, posterior_transform)
-        AnalyticAcquisitionFunction.__init__(self, model, posterior_transform)
+        """Do what all constructors do, in place of BoTorch's."""
+        AnalyticAcquisitionFunction.__init__(self, check_model(model), posterior_transform)
         self.base_model, self.maximize = model, maximize
         self._summary = PriorSummary(model, posterior_transform)
 
@@ -126,7 +123,7 @@ class _OneMoment(_Baseline):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        self._start(model, "moments", posterior_transform, maximize)
+        self._start(model, posterior_transform, maximize)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -226,7 +223,7 @@ class _Improvement(_Baseline):
     ) -> None:
         """See the class."""
         check_one_of("incumbent", incumbent, INCUMBENTS)
-        self._start(model, "gaussian", posterior_transform, maximize)
+        self._start(model, posterior_transform, maximize)
         self.margin = self._margin(margin)
         if best_f is None:
             is_observed = incumbent == "observed"

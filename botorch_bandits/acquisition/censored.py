@@ -56,7 +56,6 @@ from botorch_bandits.models.censoring import (
     output_signs,
 )
 from botorch_bandits.models.reading import (
-    check_outcomes,
     observed_outcomes,
     prior_means,
     shape_of_batch,
@@ -162,8 +161,6 @@ class CensorsPending(BanditAcquisition):
                 f"{type(self).__name__}.width_rule made a {type(self.rule).__name__}; censored "
                 "feedback needs a CensoredWidth, which knows the sum over pending queries."
             )
-        if censoring.minimum is None:  # the proxy is a lower confidence bound
-            check_outcomes(f"{type(self).__name__} with minimum_proxy=", base_model, "moments")
         pending = copy_pending(X_pending, base_model)
         signs = output_signs(base_model, self.posterior_transform, self.maximize)
         values = censoring.pseudo_values(base_model, signs)
@@ -519,11 +516,6 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         # the other half of delta is for the draws
         delta = check_probability("delta", options["delta"]) / 2.0
         return censored_width_rule(options, delta, PLAIN_WIDTH)
-
-    @property
-    def _is_plain(self) -> bool:
-        value = self.rule.constant
-        return self.rule.outcome_bound is None and value is not None and value * self.scale == 1.0
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model, and draw again.

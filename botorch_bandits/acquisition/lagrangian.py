@@ -75,7 +75,7 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
 )
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.reading import JointMoments, check_outcomes, variance_of
+from botorch_bandits.models.reading import JointMoments, variance_of
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -583,7 +583,6 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         given = dict(locals())
         super().__init__(check_model(model))
         self._prepare_outputs(model, given)
-        check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarized else "moments")
         self.set_X_pending(X_pending)
 
     @property
@@ -753,8 +752,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         if posterior_transform is not self._affine and choices is None:
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self._prepare_draws(choices, seed)
-        is_plain = choices is None and bool((self.widths == 1.0).all())
-        check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -765,15 +762,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             options: The options of the constructor.
         """
         return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
-
-    def set_rules(self, rules: Sequence[WidthRule]) -> None:
-        """Set another width rule for each output; the draw keeps its random numbers.
-
-        Args:
-            rules: See the base class.
-        """
-        check_outcomes(type(self).__name__, self.model, "gaussian")
-        super().set_rules(rules)
 
     @t_batch_mode_transform(expected_q=1)
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:

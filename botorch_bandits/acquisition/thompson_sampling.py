@@ -41,7 +41,6 @@ from botorch_bandits.checks import (
     check_probability,
 )
 from botorch_bandits.confidence import (
-    ConstantWidth,
     GainBound,
     Guarantee,
     PriorSummary,
@@ -58,7 +57,6 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.models.reading import (
-    check_outcomes,
     hallucinate,
     on_device_of,
 )
@@ -171,6 +169,11 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
                 f"model has {model.num_outputs} outputs; pass a posterior_transform that "
                 "combines them into one."
             )
+        if given["choices"] is None and isinstance(transform, ExpectationPosteriorTransform):
+            raise UnsupportedError(
+                "posterior_transform is an ExpectationPosteriorTransform, but a pathwise draw has "
+                "no perturbed inputs. Pass choices=, a finite set of points, for an exact draw."
+            )
         self.posterior_transform = on_device_of(model, transform)
         self.delta = check_probability("delta", given["delta"])
         self.rule = self.width_rule(given)
@@ -184,7 +187,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         self.register_buffer("width", width)
         self._prepare_draws(given["choices"], given["seed"])
         self.set_X_pending(given["X_pending"])
-        self._check_outcomes()
         self.warn_if_wide()
 
     @classmethod
@@ -234,7 +236,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             rule: The rule that computes the scale from now on.
         """
         self.rule = rule
-        self._check_outcomes()
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
         self.warn_if_wide()
 
@@ -272,22 +273,6 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
                 else outcomes_pending(count)
             )
         return self._as_used(guarantee)
-
-    def _check_outcomes(self) -> None:
-        """Raise an error unless the model provides what this draw needs."""
-        needs = "draws" if self.arms is None and self._is_plain else "gaussian"
-        check_outcomes(type(self).__name__, self.base_model, needs, self.posterior_transform)
-        if self.arms is None and isinstance(
-            self.posterior_transform, ExpectationPosteriorTransform
-        ):
-            raise UnsupportedError(
-                "posterior_transform is an ExpectationPosteriorTransform, but a pathwise draw has "
-                "no perturbed inputs. Pass choices=, a finite set of points, for an exact draw."
-            )
-
-    @property
-    def _is_plain(self) -> bool:
-        return isinstance(self.rule, ConstantWidth) and self.rule.value * self.scale == 1.0
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:

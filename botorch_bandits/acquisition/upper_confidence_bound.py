@@ -57,7 +57,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.reading import OneByOneModel, check_outcomes, shape_of_batch
+from botorch_bandits.models.reading import OneByOneModel, shape_of_batch
 
 
 class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConfidenceBound):
@@ -113,7 +113,7 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         """Call the constructor with its arguments, or with those of a subclass, by name."""
         model, transform = given["model"], given["posterior_transform"]
         super().__init__(
-            check_outcomes(type(self).__name__, check_model(model), "moments", transform),
+            check_model(model),
             beta=torch.zeros((), dtype=torch.float64),
             posterior_transform=transform,
             maximize=given["maximize"],

@@ -46,6 +46,7 @@ from botorch_bandits.confidence.prior_reading import (
     inputs_of_kernel,
     kernel_inputs,
     outcome_units,
+    part_of,
     prior_mean_at,
     read_prior,
 )
@@ -148,7 +149,8 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     scale, shift = outcome_units(model)
     with torch.no_grad():
         residual = model.train_targets - prior_mean_at(model, inputs)
-    kept = None if num_outputs > 1 or inputs.dim() > 2 else getattr(model, "kept", None)
+    box = part_of(model, "closed_form")
+    kept = None if box is None else box.memo
 
     def read_output(j: int, prior: OutputPrior) -> OutputData:
         def select(values: Tensor, event_dims: int = 1) -> Tensor:

@@ -188,9 +188,10 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     @cache
     def gain() -> Tensor:
         # a model that grows row by row has factorized its kernel matrix already
-        running: Tensor | None = part_of(model, "running_information_gain")
-        if running is not None and is_level:
-            return running
+        box = part_of(model, "closed_form")
+        if box is not None and is_level:
+            found: Tensor = box.information_gain
+            return found
         with torch.no_grad():
             matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
         matrix = matrix.expand(*batch_shape, *matrix.shape[-2:])

@@ -62,6 +62,7 @@ from botorch_bandits.loop.state import (
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, forgetful_models
+from botorch_bandits.models.reading import observed_inputs
 from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
@@ -592,7 +593,7 @@ class AcquisitionBuilder(BuildsCensored):
             round_number=round_number,
             X_pending=X_pending,
             seed=seed,
-            X_observed=X,
+            X_observed=X if self._fits is None else observed_inputs(model),  # merged, maybe
             Y_observed=Y,
         )
 
@@ -603,8 +604,7 @@ class AcquisitionBuilder(BuildsCensored):
 
     def _observed(self, round_number: int) -> tuple[Tensor, Tensor]:
         """Return the inputs that an acquisition function has to look at, and all outcomes."""
-        X, Y = self._history.arrived()
-        return (X if self._fits is None else self._fits.distinct(X)), Y
+        return self._history.arrived()
 
     def _weights(self) -> tuple[Tensor, ...]:
         """Return the weights of the rows that arrived as the last argument of builders, if any."""

@@ -28,10 +28,10 @@ import torch
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from gpytorch import settings
+from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
-from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import (
@@ -53,13 +53,10 @@ from botorch_bandits.core.kernels import (
     fingerprint_kernel,
     kernel_of_output,
 )
-from botorch_bandits.core.marginal_likelihood import (
-    fit_marginal_likelihood,
-)
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import noise_likelihood
+from botorch_bandits.models.likelihoods import gaussian_likelihood
 from botorch_bandits.models.noise_floor import check_noise, constraint_floor, output_scale_of
 
 
@@ -130,21 +127,23 @@ class BanditGP(IncrementalGP):
                 "they must be batch_shape x n x d and batch_shape x n x m. A vector y becomes "
                 "train_Y with y.unsqueeze(-1)."
             )
-        levels = torch.as_tensor(noise, dtype=train_X.dtype, device=train_X.device)
         kernel = double_kernel(kernel).to(train_X)
-        output_scale = output_scale_of(kernel)
-        check_noise(levels, output_scale)
+        aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
+        check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
+        levels = torch.as_tensor(noise, dtype=train_X.dtype, device=train_X.device)
         if levels.numel() == 1:
             levels = levels.reshape(())
-        aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
         check_batch_shape("noise", levels.shape, aug_batch_shape)
+        output_scale = output_scale_of(kernel)
+        check_noise(levels, output_scale)
         levels = levels.expand(aug_batch_shape)
         if repeats is not None:
             repeats = check_weights("repeats", repeats, train_Y, "train_Y")
-        likelihood = noise_likelihood(levels, constraint_floor(output_scale), repeats)
-        likelihood = likelihood.to(train_X)
+        floor = GreaterThan(constraint_floor(output_scale))
+        likelihood = gaussian_likelihood(
+            repeats, noise_constraint=floor, batch_shape=aug_batch_shape
+        ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
-        check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
             expand_kernel(kernel, aug_batch_shape)
         if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
@@ -266,11 +265,6 @@ class BanditGP(IncrementalGP):
             () if names is None else tuple(names),
             num_skipped,
         )
-
-    @property
-    def num_rows(self) -> int:
-        """The number of observations in the model (in each batch)."""
-        return int(self.train_targets.shape[-1])
 
     def __call__(self, *args: Any, **kwargs: Any) -> MultivariateNormal:
         """Return the prior if there are no data, otherwise GPyTorch's posterior."""
@@ -438,24 +432,6 @@ class BanditGP(IncrementalGP):
         if self.num_outcomes is not None:
             return self.num_outcomes
         return self.num_rows if repeats is None else int(repeats.sum(-1).max())
-
-    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-        """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
-
-        It does nothing if nothing can be fitted (fixed hyperparameters, or no data). Otherwise it
-        fits with closed-form gradients (see ``fit_marginal_likelihood``), or as BoTorch fits any
-        other model where there is no closed form.
-
-        Args:
-            mll: The marginal log likelihood to maximize.
-            **kwargs: The other arguments of ``fit_gpytorch_mll``.
-
-        Returns:
-            ``mll`` in evaluation mode.
-        """
-        if not self.learn_hyperparameters or self.num_rows == 0:
-            return mll.eval()
-        return fit_marginal_likelihood(mll, **kwargs)
 
     @property
     def _points(self) -> Tensor:

@@ -9,9 +9,9 @@ the number of outcomes. Whether rows are merged depends only on the inputs.
 **Fits.** The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
 rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting values or from
 the fit before it, whichever has the greater likelihood at its rows. Hyperparameters thus depend on
-the data alone, not on which models were built before. A builder repeats only those fits whose rows
-have changed. A loop that is opened again continues from the last recorded fit, which is trusted if
-a digest confirms that it is unchanged and belongs to exactly these rows.
+the data alone, not on which models were built before. Fits are kept by a digest of their rows, so
+that only those are made again whose rows have changed. A loop that is opened again continues from
+the last recorded fit, if its digest is that of the rows.
 
 **Several outputs** are independent, so that each has a model of its own. Outputs that share a fixed
 prior differ only in their outcomes and share the factor of the kernel matrix.
@@ -19,8 +19,8 @@ prior differ only in their outcomes and share the factor of the kernel matrix.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import StationaryKernel, kernel_of_output
 from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.models.likelihoods import collapse, places_of
-from botorch_bandits.models.noise_floor import output_scale_of, smallest_noise
+from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class ModelBuilder:
         self._of_outputs: list[ModelBuilder] = []
         # the last model, the source of its hyperparameters, and its posterior as it was built
         self._latest: tuple[BanditGP, Kernel, BoxPosterior | None] | None = None
-        self._inputs: Tensor | None = None  # of the last model, if rows were merged
-        self._rows: tuple[Tensor, Tensor] | None = None  # of the fits
-        self._fits: dict[int, Hyperparameters] = {}  # by the number of their rows
+        self._first: Hyperparameters = recipe.kernel, recipe.noise
+        self._fits: dict[str, Hyperparameters] = {}  # by a digest of their rows
+        self._last_fit: tuple[int, str] | None = None  # the number of its rows, and their digest
 
     def __call__(self, X: Tensor, Y: Tensor, weights: Tensor | None = None) -> Any:
         """Return the model of ``n x d`` inputs and ``n x m`` outcomes, a list if ``m > 1``.
@@ -100,15 +100,12 @@ class ModelBuilder:
         if len(columns) > 1 and not self._has_one_prior:
             builders = self._builders(len(columns))
             pairs = zip(builders, columns, strict=True)
-            models = [builder(X, column, weights) for builder, column in pairs]
-            self._inputs = builders[0]._inputs
-            return ModelListGP(*models)
+            return ModelListGP(*(builder(X, column, weights) for builder, column in pairs))
         kernel, noise = self._hyperparameters(X, Y)
-        num_outcomes, self._inputs = None if weights is None else len(X), None
+        num_outcomes = None if weights is None else len(X)
         places = self._places(X)
         if places is not None:
             X, Y, weights, squares = collapse(X, Y, weights, places)
-            self._inputs = X
         if weights is None:
             model = self._continued(X, Y[:, :1], kernel, noise)
         else:
@@ -118,14 +115,6 @@ class ModelBuilder:
         others = [model.with_outcomes(column) for column in Y.split(1, dim=-1)[1:]]
         return ModelListGP(model, *others) if others else model
 
-    def distinct(self, X: Tensor) -> Tensor:
-        """Return the inputs of the last model's rows if they were merged, otherwise ``X``.
-
-        Args:
-            X: ``n x d``; the inputs from which the last model was built.
-        """
-        return X if self._inputs is None else self._inputs
-
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the last fit and its rows as exact plain values; None before any fit.
 
@@ -134,16 +123,13 @@ class ModelBuilder:
         if self._of_outputs:
             fits = [builder.latest_fit() or {} for builder in self._of_outputs]
             return {name: [fit[name] for fit in fits] for name in fits[0]} or None
-        if not self._fits or self._rows is None:
+        if self._last_fit is None:
             return None
-        num_rows, (kernel, noise) = max(self._fits.items(), key=lambda each: each[0])
-        plain = {
-            "num_rows": num_rows,
-            # raw, as in PyTorch
-            "kernel": {name: value.tolist() for name, value in kernel.named_parameters()},
-            "noise": float(noise),
-        }
-        return {**plain, "digest": _digest(plain, *self._rows)}
+        num_rows, digest = self._last_fit
+        kernel, noise = self._fits[digest]
+        # raw, as in PyTorch
+        raw = {name: value.tolist() for name, value in kernel.named_parameters()}
+        return {"num_rows": num_rows, "kernel": raw, "noise": float(noise), "digest": digest}
 
     def restore_fit(self, fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> bool:
         """Continue from a recorded fit if it was made to these rows.
@@ -162,19 +148,15 @@ class ModelBuilder:
             of_each = zip(self._builders(len(columns)), own, columns, strict=True)
             done = [builder.restore_fit(part, X, column) for builder, part, column in of_each]
             return all(done)
-        num_rows = fit["num_rows"]
-        if len(X) < num_rows or fit["digest"] != _digest(fit, X, Y):
+        num_rows, digest = fit["num_rows"], fit["digest"]
+        if digest != _digest(X[:num_rows], Y[:num_rows]):
             return False
-        self._rows = X[:num_rows].clone(), Y[:num_rows].clone()
-        kernel = self._model(*self._rows, self._first).covar_module
+        kernel = copy.deepcopy(self._recipe.kernel).to(X)
         for name, parameter in kernel.named_parameters():
             parameter.data = X.new_tensor(fit["kernel"][name])
-        self._fits = {num_rows: (kernel, X.new_tensor(fit["noise"]))}
+        self._fits[digest] = kernel, X.new_tensor(fit["noise"])
+        self._last_fit = num_rows, digest
         return True
-
-    @property
-    def _first(self) -> Hyperparameters:
-        return self._recipe.kernel, self._recipe.noise
 
     def _builders(self, num_outputs: int) -> list[ModelBuilder]:
         if len(self._of_outputs) != num_outputs:
@@ -235,34 +217,30 @@ class ModelBuilder:
         return found
 
     def _hyperparameters(self, X: Tensor, y: Tensor) -> Hyperparameters:
-        every = self._recipe.refit_every
-        if every is None or len(X) < every:
-            return self._first
-        num_rows = len(X) // every * every
-        num_known = self._count_known_rows(X, y)
-        self._fits = {n: fit for n, fit in self._fits.items() if n <= num_known}
-        self._rows = X[:num_rows].clone(), y[:num_rows].clone()  # the caller may reuse the memory
-        for n in range(max(self._fits, default=0) + every, num_rows + 1, every):
-            self._fits[n] = self._refit(X[:n], y[:n], self._fits.get(n - every))
-        return self._fits[num_rows]
+        every, found = self._recipe.refit_every, self._first
+        if every is None:
+            return found
+        missing: list[tuple[int, str]] = []
+        for n in range(len(X) // every * every, 0, -every):
+            place = n, _digest(X[:n], y[:n])
+            if not missing:
+                self._last_fit = place
+            if place[1] in self._fits:
+                found = self._fits[place[1]]
+                break
+            missing.append(place)
+        for n, digest in reversed(missing):
+            found = self._fits[digest] = self._refit(X[:n], y[:n], found)
+        return found
 
-    def _count_known_rows(self, X: Tensor, y: Tensor) -> int:
-        """Return how many of the first rows are those of the fits."""
-        if self._rows is None:
-            return 0
-        known_X, known_y = (rows[: len(X)] for rows in self._rows)
-        n = len(known_X)
-        changed = (known_X != X[:n]).any(-1) | (known_y != y[:n]).any(-1)
-        return int(changed.int().argmax()) if bool(changed.any()) else n
-
-    def _refit(self, X: Tensor, y: Tensor, previous: Hyperparameters | None) -> Hyperparameters:
+    def _refit(self, X: Tensor, y: Tensor, previous: Hyperparameters) -> Hyperparameters:
         num_rows, repeats, squares = len(X), None, 0.0
         # BoTorch's own fit does not support repeated rows
         is_stationary = StationaryKernel.read(self._recipe.kernel) is not None
         places = self._places(X) if is_stationary else None
         if places is not None:
             X, y, repeats, squares = collapse(X, y, None, places)
-        starts = [self._first] if previous is None else [self._first, previous]
+        starts = (self._first, previous)
         models = [self._model(X, y, start, repeats, squares) for start in starts]
         # the first of equally likely ones
         mll = max(
@@ -282,18 +260,12 @@ class ModelBuilder:
                 stacklevel=5,
             )
             model = self._model(X, y, self._first, repeats, squares)
-        noise = model.likelihood.noise.detach()
-        lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
-        # a fit may round to the open end of the interval, where no model can be built
-        noise = noise.clamp_min(torch.nextafter(lowest, lowest + 1.0))
-        noise = torch.maximum(noise, smallest_noise(output_scale_of(model.covar_module)))
+        # a fit may round to the smallest noise, with which no model can be built
+        lowest = (1.0 + 1e-6) * SMALLEST_RATIO * output_scale_of(model.covar_module)
+        noise = torch.maximum(model.likelihood.noise.detach(), lowest)
         return model.covar_module, noise.squeeze(-1)
 
 
-def _digest(fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> str:
-    num_rows = fit["num_rows"]
-    values = {name: fit[name] for name in RECORDED if name != "digest"}
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
-    for rows in (X[:num_rows], Y[:num_rows]):
-        digest.update(rows.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
-    return digest.hexdigest()
+def _digest(X: Tensor, Y: Tensor) -> str:
+    rows = torch.cat([X, Y], dim=-1).detach().cpu()
+    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()

@@ -49,7 +49,6 @@ from botorch_bandits.models.reading import (
     observed_outcomes,
     on_device_of,
     prior_variances_of_outputs,
-    provides,
     shape_of_batch,
     submodels,
 )
@@ -360,7 +359,7 @@ class DropInCensoring(Censoring):
         maximize: bool,
     ) -> None:
         """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
-        if self.ringing_tolerance is None or not provides(base_model, "moments"):
+        if self.ringing_tolerance is None:
             return
         if isinstance(posterior_transform, ExpectationPosteriorTransform):
             return  # it has no means without covariances

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
@@ -56,9 +55,3 @@ class LeanPosterior(GPyTorchPosterior):
     def variance(self) -> Tensor:
         """The posterior variance, ``batch_shape x q x 1``."""
         return self._marginal_variance.unsqueeze(-1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep the joint distribution, but not the model that would compute it."""
-        if self._covariance is not None:
-            _ = self.distribution
-        return self.__dict__ | {"_covariance": None}

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -34,17 +33,16 @@ from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scal
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_bandits.checks import check_weights
-from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
+from botorch_bandits.models.likelihoods import gaussian_likelihood
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -67,20 +65,6 @@ class LearnedGP(IncrementalGP):
         too small for random starting points to find.
         """
         return self.raw_inputs
-
-    within_sum_of_squares: float | None = 0.0  # None: unknown, with weights
-
-    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-        """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
-
-        Args:
-            mll: The marginal log likelihood to maximize.
-            **kwargs: The other arguments of ``fit_gpytorch_mll``.
-
-        Returns:
-            ``mll`` in evaluation mode.
-        """
-        return fit_marginal_likelihood(mll, **kwargs)
 
 
 SMALLEST_NOISE = 1e-6
@@ -149,13 +133,14 @@ def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
         weights: ``n``: row ``i`` has the noise variance ``noise / weights[i]``; all are 1 if
             omitted.
     """
-    with usual_dtype():
-        constraint = GreaterThan(SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE)
-        given = {"noise_prior": LogNormalPrior(*NOISE_PRIOR), "noise_constraint": constraint}
-        if weights is None:
-            return GaussianLikelihood(**given)
-        likelihood = RepeatedGaussianLikelihood(weights, **given)
-    return likelihood.to(weights)
+    likelihood = gaussian_likelihood(
+        weights,
+        noise_prior=LogNormalPrior(*NOISE_PRIOR),
+        noise_constraint=GreaterThan(
+            SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE
+        ),
+    )
+    return likelihood if weights is None else likelihood.to(weights)
 
 
 class FittedSingleTaskGP:

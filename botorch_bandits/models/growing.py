@@ -16,61 +16,19 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
-from botorch_bandits.confidence.prior_reading import constant_prior_mean
+from botorch_bandits.confidence.prior_reading import outcome_units, part_of, read_prior
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.box import BoxPosterior, IndefiniteError
 from botorch_bandits.core.kernels import kernel_function
+from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.models.ensembles import LeanPosterior
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
-
-
-def read_noise(likelihood: Any, num_rows: int) -> tuple[Tensor, Tensor | None] | None:
-    """Return the noise of a model in its own units, if it is known.
-
-    Args:
-        likelihood: The likelihood of the model.
-        num_rows: The number of its rows.
-
-    Returns:
-        The variance of a further observation, and those of the rows where they differ. None unless
-        the noise is Gaussian with one variance for all rows, one variance divided by a number of
-        repeats, or a fixed variance for each row.
-    """
-    kind = type(likelihood)
-    if kind is FixedNoiseGaussianLikelihood and likelihood.second_noise_covar is None:
-        levels = likelihood.noise_covar.noise
-        return (levels.mean(), levels) if levels.shape == (num_rows,) else None
-    if kind not in (GaussianLikelihood, RepeatedGaussianLikelihood) or likelihood.noise.numel() > 1:
-        return None
-    level = likelihood.noise.detach().squeeze()
-    if kind is GaussianLikelihood:
-        return level, None
-    repeats = likelihood.repeats
-    return (level, level / repeats) if repeats.shape == (num_rows,) else None
-
-
-def read_standardization(transform: Any) -> tuple[float, float] | None:
-    """Return mean and unit of raw outcomes, which are ``mean + unit * outcome`` of the model.
-
-    Args:
-        transform: The model's outcome transform, if it has one.
-
-    Returns:
-        None if the transform is not BoTorch's ``Standardize`` of one column, or has seen no
-        outcomes.
-    """
-    if transform is None:
-        return 0.0, 1.0
-    if type(transform) is not Standardize or transform.means.numel() != 1:
-        return None
-    return (transform.means.item(), transform.stdvs.item()) if transform._is_trained else None
 
 
 def closed_form_of(model: Any) -> BoxPosterior | None:
@@ -81,20 +39,16 @@ def closed_form_of(model: Any) -> BoxPosterior | None:
     """
     if isinstance(model, IncrementalGP):
         return model.eval().closed_form
-    # a subclass may have another posterior
-    is_plain = isinstance(model, SingleTaskGP) and all(
-        getattr(type(model), name) is getattr(SingleTaskGP, name)
-        for name in ("posterior", "transform_inputs")
-    )
-    return box_posterior_of(model.eval()) if is_plain else None
+    is_stock = type(model) is SingleTaskGP  # a subclass may have another posterior
+    return box_posterior_of(model.eval()) if is_stock else None
 
 
 def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
     """Condition on the rows of a model whose posterior follows from them by textbook formulas.
 
     It must be in evaluation mode and have at least one row, one output, no batches, float64 data, a
-    constant mean, noise that :func:`read_noise` can read, outcomes that are raw or standardized,
-    and input transforms that map each row to one row both in training and in evaluation.
+    prior that can be read, a constant mean, and input transforms that map each row to one row both
+    in training and in evaluation.
 
     Args:
         model: The model.
@@ -104,13 +58,11 @@ def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
         matrix cannot be factorized in float64.
     """
     inputs, targets = model.train_inputs[0], model.train_targets
-    transform: Any = model._modules.get("input_transform")
+    transform = part_of(model, "input_transform")
     if (
         model.training
-        or type(model).forward is not SingleTaskGP.forward
         or model.num_outputs != 1
         or model.covar_module.batch_shape
-        or len(model.train_inputs) != 1
         or (inputs.dim(), targets.dim()) != (2, 1)
         or len(targets) == 0
         or inputs.dtype != DTYPE
@@ -119,23 +71,28 @@ def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
         or (transform is not None and not _keeps_rows(transform))
     ):
         return None
-    scale = read_standardization(model._modules.get("outcome_transform"))
-    noise, mean = read_noise(model.likelihood, len(inputs)), constant_prior_mean(model)
-    if scale is None or noise is None or mean is None:
-        return None
     # results that are computed in inference mode must be usable outside of it
     with torch.inference_mode(False), torch.no_grad():
-        # another unit of outcomes changes a Gaussian process the same way
-        offset, unit = scale
-        level, row_noise = (each if each is None else each * unit**2 for each in noise)
-        assert level is not None
-        y = offset + unit * targets
-        kernel = kernel_function(model.covar_module, inputs.shape[-1], unit**2)
         try:
+            (prior,), (scale, offset) = read_prior(model), outcome_units(model)
+            if prior.prior_mean is None:
+                return None
+            # another unit of outcomes changes a Gaussian process the same way
+            variance, rows = scale.square(), prior.row_noise
+            level = variance * (prior.noise_variance if rows is None else rows.mean())
+            repeats = part_of(model, "repeats")
+            if repeats is not None:
+                rows = prior.noise_variance / repeats
             return BoxPosterior.of(
-                kernel, inputs, y, level, offset + unit * mean, row_noise, transform
+                kernel_function(model.covar_module, inputs.shape[-1], float(variance)),
+                inputs,
+                offset + scale * targets,
+                level,
+                offset + scale * prior.prior_mean,
+                None if rows is None else variance * rows,
+                transform,
             )
-        except IndefiniteError:
+        except ValueError:  # the prior cannot be read, or the matrix is indefinite
             return None
 
 
@@ -155,6 +112,9 @@ class IncrementalGP(SingleTaskGP):
     """
 
     learn_hyperparameters: bool
+    within_sum_of_squares: float | None = 0.0
+    """Squared deviations of observations from the means that are rows; None if unknown."""
+
     _cached: tuple[BoxPosterior | None, Tensor] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -163,6 +123,11 @@ class IncrementalGP(SingleTaskGP):
         # GPyTorch's hook does nothing for a module without parameters of its own, but it refers to
         # the model, whose matrix would stay in memory until the garbage is collected
         self._load_state_dict_pre_hooks.clear()
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows in the model (in each batch)."""
+        return int(self.train_targets.shape[-1])
 
     @property
     def repeats(self) -> Tensor | None:
@@ -182,18 +147,6 @@ class IncrementalGP(SingleTaskGP):
         if self._cached is None or not _are_equal(self._cached[1], state):
             self._cached = box_posterior_of(self), state
         return self._cached[0]
-
-    @property
-    def kept(self) -> dict[str, Any] | None:
-        """What others keep about rows of this prior from round to round; None to keep nothing."""
-        box = self.closed_form
-        return None if box is None else box.memo
-
-    @property
-    def running_information_gain(self) -> Tensor | None:
-        """The realized information gain from the model's own factor, if there is one."""
-        box = self.closed_form
-        return None if box is None else box.information_gain
 
     @property
     def information_gain(self) -> Tensor:
@@ -262,6 +215,24 @@ class IncrementalGP(SingleTaskGP):
             with torch.no_grad():  # GPyTorch extends only its own caches
                 super().posterior(X[..., :1, :])
         return super().condition_on_observations(X, Y, **kwargs)
+
+    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
+
+        It does nothing if nothing can be fitted (fixed hyperparameters, or no data). Otherwise it
+        fits with closed-form gradients (see ``fit_marginal_likelihood``), or as BoTorch fits any
+        other model where there is no closed form.
+
+        Args:
+            mll: The marginal log likelihood to maximize.
+            **kwargs: The other arguments of ``fit_gpytorch_mll``.
+
+        Returns:
+            ``mll`` in evaluation mode.
+        """
+        if not self.learn_hyperparameters or self.num_rows == 0:
+            return mll.eval()
+        return fit_marginal_likelihood(mll, **kwargs)
 
     def with_outcomes(self, Y: Tensor) -> Self:
         """Return a new model with the same inputs and all outcomes replaced.
@@ -339,9 +310,8 @@ class IncrementalGP(SingleTaskGP):
 
     def _standardized(self, Y: Tensor) -> Tensor:
         """Outcomes in the model's own units, without changing what the transform has learned."""
-        scale = read_standardization(self._modules.get("outcome_transform"))
-        assert scale is not None
-        return (Y - scale[0]) / scale[1]
+        scale, shift = outcome_units(self)
+        return (Y - shift) / scale
 
     def _state(self) -> Tensor:
         """Return the rows and the parameters, in one vector."""

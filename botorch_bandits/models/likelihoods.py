@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from gpytorch.constraints import GreaterThan
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
@@ -69,19 +68,17 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
         return self.noise_covar.repeats
 
 
-def noise_likelihood(levels: Tensor, floor: float, repeats: Tensor | None) -> GaussianLikelihood:
-    """Return a likelihood of Gaussian noise, whose noise has yet to be set.
+def gaussian_likelihood(repeats: Tensor | None, **settings: Any) -> GaussianLikelihood:
+    """Return a likelihood of Gaussian noise.
 
     Args:
-        levels: Noise variances, of the batch shape.
-        floor: The smallest noise variance allowed.
         repeats: The number of observations of which each row is the mean; None if all are single.
+        settings: As for ``GaussianLikelihood``.
     """
     with usual_dtype():
-        given = {"noise_constraint": GreaterThan(floor), "batch_shape": levels.shape}
         if repeats is None:
-            return GaussianLikelihood(**given)
-        return RepeatedGaussianLikelihood(repeats, **given)
+            return GaussianLikelihood(**settings)
+        return RepeatedGaussianLikelihood(repeats, **settings)
 
 
 class CollapsedRows(NamedTuple):

@@ -60,37 +60,21 @@ def check_noise(noise: Any, output_scale: Tensor) -> float:
         TypeError: If the noise is not a number.
         ValueError: If a noise variance is not finite, not positive, or too small.
     """
-    if isinstance(noise, Tensor) and noise.numel() != 1:
-        levels = check_finite("noise", noise).detach()
-        smallest = check_positive("noise", float(levels.min()))
-    else:
-        smallest = check_positive("noise", noise)
-        levels = torch.tensor(smallest, dtype=DTYPE)
-    scales = check_finite("the kernel's output scale", output_scale.to(levels.device))
-    try:
-        pairs = torch.broadcast_tensors(levels, scales)
-    except RuntimeError:  # mismatched shapes are rejected elsewhere; every pair is checked here
-        pairs = torch.broadcast_tensors(levels.reshape(-1, 1), scales.reshape(1, -1))
-    ratios = (pairs[0] / pairs[1]).reshape(-1)
-    worst = int(ratios.argmin()) if ratios.numel() else -1
-    if worst >= 0 and float(ratios[worst]) <= SMALLEST_RATIO:
-        level, scale = (float(each.reshape(-1)[worst]) for each in pairs)
+    if not isinstance(noise, Tensor):
+        noise = torch.tensor(check_positive("noise", noise), dtype=DTYPE)
+    smallest = check_positive("noise", float(check_finite("noise", noise).min()))
+    scales = check_finite("the kernel's output scale", output_scale.to(noise.device))
+    levels, scales = torch.broadcast_tensors(noise.detach(), scales)
+    worst = int((levels / scales).argmin())
+    level, scale = (float(each.reshape(-1)[worst]) for each in (levels, scales))
+    if level / scale <= SMALLEST_RATIO:
         raise ValueError(
             f"noise is {level:g} and the kernel's output scale {scale:g}: their ratio is "
-            f"{float(ratios[worst]):.3g}, but it must be above {SMALLEST_RATIO:g}, or float64 "
+            f"{level / scale:.3g}, but it must be above {SMALLEST_RATIO:g}, or float64 "
             "cannot factorize the kernel matrix. Model a noise variance above "
             f"{SMALLEST_RATIO * scale:g}; both are variances, in squared outcome units."
         )
     return smallest
-
-
-def smallest_noise(output_scale: Tensor) -> Tensor:
-    """Return a noise variance just above the smallest one that :func:`check_noise` accepts.
-
-    Args:
-        output_scale: From :func:`output_scale_of`.
-    """
-    return (1.0 + 1e-6) * SMALLEST_RATIO * output_scale
 
 
 def constraint_floor(output_scale: Tensor) -> float:

@@ -5,9 +5,8 @@ depends on these differences. A user's model is never changed: conditioning retu
 the same hyperparameters and outcome statistics.
 
 **Outcomes.** A model with an outcome transform answers in raw outcomes. With ``Standardize``, they
-are Gaussian; with ``Log``, they are log-normal, with mean and variance in closed form; for
-``Power`` and ``Bilog``, BoTorch has only samples. An acquisition function that needs moments that
-its model does not provide is rejected at construction, so that no value is wrong or not a number.
+are Gaussian. With any other transform they are not: such a model is rejected when an acquisition
+function is constructed, so that no value is wrong or not a number.
 
 **Several points.** With ``S`` the posterior covariance of the function, ``P`` the pending points
 and ``N`` the diagonal of the observation variances there, both in posterior units,
@@ -42,19 +41,17 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import HigherOrderGP, KroneckerMultiTaskGP
+from botorch.models import HigherOrderGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms.outcome import (
-    Bilog,
     ChainedOutcomeTransform,
-    Log,
     OutcomeTransform,
     Standardize,
 )
 from botorch.models.utils.assorted import fantasize
-from botorch.posteriors import GPyTorchPosterior, PosteriorList
+from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.ensemble import EnsemblePosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
@@ -243,7 +240,7 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
     """
     X = observed_inputs(model)
     is_exact = all(isinstance(part, ExactGP) for part in submodels(model))
-    if X is None or not is_exact or not provides(model, "moments"):
+    if X is None or not is_exact:
         return None
     points = X if len(X) else X.new_zeros(1, X.shape[-1])
     with torch.no_grad(), settings.prior_mode(True):
@@ -251,89 +248,13 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
     return tuple(column.reshape(-1) for column in mean.unbind(-1))
 
 
-# --- outcome transforms ---------------------------------------------------------------------------
+# --- what is supported ----------------------------------------------------------------------------
 
 
 def transform_of(model: Model) -> OutcomeTransform | None:
     """Return the outcome transform of a model, if it has one."""
     transform: OutcomeTransform | None = part_of(model, "outcome_transform")
     return transform
-
-
-def _bent_parts(model: Model) -> list[type[Module]]:
-    """Return the kinds of the parts of a model's outcome transform that are not affine."""
-    transform = transform_of(model)
-    parts = () if transform is None else transform.modules()
-    affine = (Standardize, ChainedOutcomeTransform)
-    return [type(part) for part in parts if not isinstance(part, affine)]
-
-
-def _name_of_transform(model: Model) -> str:
-    """Return the name of a model's outcome transform, with its parts; empty without one."""
-    transform = transform_of(model)
-    parts = [] if transform is None else transform.modules()
-    return " of ".join(type(part).__name__ for part in parts)
-
-
-REMEDY = (
-    "Use Standardize or no outcome transform. To use another transform, apply it to train_Y and "
-    "maximize the transformed outcome: if it is increasing, the best points are the same."
-)
-
-_NEEDS: dict[str, tuple[str, str]] = {
-    "moments": ("mean and variance of outcomes", "for which BoTorch has none"),
-    "gaussian": ("Gaussian outcomes", "with which they are not Gaussian"),
-    "draws": (
-        "draws of outcomes",
-        "whose inverse is not known to be defined, and increasing, at every number",
-    ),
-}
-
-
-def provides(model: Model, needs: str) -> bool:
-    """Return whether raw outcomes have what is needed, judging by the outcome transforms.
-
-    Args:
-        model: Any model.
-        needs: ``"gaussian"``; ``"moments"``, mean and variance, which BoTorch knows behind one
-            ``Log`` (behind two, its moments are those of another distribution); or ``"draws"``,
-            which can be mapped back and keep their order behind any ``Log`` and ``Bilog``.
-    """
-    bent = [_bent_parts(each) for each in submodels(model)]
-    if needs == "draws":
-        return all({Log, Bilog}.issuperset(kinds) for kinds in bent)
-    return all(not kinds or (needs == "moments" and kinds == [Log]) for kinds in bent)
-
-
-def check_outcomes(
-    name: str, model: Model, needs: str, posterior_transform: PosteriorTransform | None = None
-) -> Model:
-    """Return a model whose raw outcomes have what an acquisition function needs.
-
-    Args:
-        name: The acquisition class, for error messages.
-        model: Any model.
-        needs: See :func:`provides`.
-        posterior_transform: The user's posterior transform.
-
-    Raises:
-        UnsupportedError: If the outcomes lack it, or the model does not support a posterior
-            transform.
-    """
-    if posterior_transform is not None and isinstance(model, KroneckerMultiTaskGP):
-        raise UnsupportedError(
-            f"{name} got posterior_transform={type(posterior_transform).__name__}, and BoTorch has "
-            "none for KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model per "
-            "output."
-        )
-    needed, why = _NEEDS[needs]
-    for each in submodels(model):
-        if not provides(each, needs):
-            raise UnsupportedError(
-                f"{name} needs {needed}, but model ({type(each).__name__}) has the outcome "
-                f"transform {_name_of_transform(each)}, {why}. {REMEDY}"
-            )
-    return model
 
 
 def check_model(model: Model) -> Model:
@@ -345,7 +266,8 @@ def check_model(model: Model) -> Model:
     Raises:
         TypeError: If a parameter, buffer, training input or target is not float64.
         ValueError: If a training target is not finite.
-        UnsupportedError: If its outcomes are tensors.
+        UnsupportedError: If its outcomes are tensors, or it has an outcome transform that is not
+            affine.
     """
     for each in submodels(model):
         name, targets = type(each).__name__, part_of(each, "train_targets")
@@ -363,20 +285,22 @@ def check_model(model: Model) -> Model:
                 "package need one column per output. Use a ModelListGP of SingleTaskGPs, one for "
                 "each number that matters."
             )
-        if targets is None or bool(targets.isfinite().all()):
-            continue
-        is_lost = ~targets.isfinite().reshape(-1, targets.shape[-1]).all(0)
-        kind, why = _name_of_transform(each), ""
-        if kind:
-            why = (
-                f" Its outcome transform {kind} is not defined for every number (Log needs "
-                "outcomes above 0), and Standardize is."
+        transform = transform_of(each)
+        parts = [] if transform is None else list(transform.modules())
+        if not all(isinstance(part, Standardize | ChainedOutcomeTransform) for part in parts):
+            kind = " of ".join(type(part).__name__ for part in parts)
+            raise UnsupportedError(
+                f"model ({name}) has the outcome transform {kind}, with which outcomes are not "
+                "Gaussian. Use Standardize or no outcome transform. To use another transform, "
+                "apply it to train_Y and maximize the transformed outcome: if it is increasing, "
+                "the best points are the same."
             )
-        raise ValueError(
-            f"train_Y of model ({name}) became infinite or not a number in these rows: "
-            f"{', '.join(map(str, is_lost.nonzero().squeeze(-1).tolist()))}. Leave these rows out."
-            f"{why}"
-        )
+        if targets is not None and not bool(targets.isfinite().all()):
+            is_lost = ~targets.isfinite().reshape(-1, targets.shape[-1]).all(0)
+            raise ValueError(
+                f"train_Y of model ({name}) is infinite or not a number in these rows: "
+                f"{', '.join(map(str, is_lost.nonzero().squeeze(-1).tolist()))}. Leave them out."
+            )
     return model
 
 
@@ -469,8 +393,6 @@ class JointMoments:
         Raises:
             UnsupportedError: If it has no Gaussian moments, or does not provide their covariances.
         """
-        if isinstance(posterior, PosteriorList):
-            return cls._of_independent([cls.of(each, name) for each in posterior.posteriors])
         if isinstance(posterior, EnsemblePosterior):
             away, weights = posterior.values - posterior.mean.unsqueeze(-3), posterior.weights
             # BoTorch's unbiased variance; a single member is nowhere away from its mean
@@ -481,11 +403,10 @@ class JointMoments:
         if not (is_joint and isinstance(posterior, GPyTorchPosterior)):
             raise UnsupportedError(
                 f"{name} gives a {type(posterior).__name__}, which has no joint Gaussian moments "
-                "of points and outputs, so points cannot be conditioned on one another in it: with "
-                "an outcome transform that is not affine (Log, Power and Bilog are not), outcomes "
-                "are not Gaussian. Use Standardize or no outcome transform and a model with a "
-                "GPyTorchPosterior (SingleTaskGP, MultiTaskGP, ModelListGP), or leave X_pending "
-                "out and ask for one point at a time (sequential=True in optimize_acqf)."
+                "of points and outputs, so points cannot be conditioned on one another in it. Use "
+                "a model with a GPyTorchPosterior (SingleTaskGP, MultiTaskGP, ModelListGP), or "
+                "leave X_pending out and ask for one point at a time (sequential=True in "
+                "optimize_acqf)."
             )
         mean, covariance = posterior.mean, posterior.distribution.covariance_matrix
         n, m = mean.shape[-2:]
@@ -495,18 +416,6 @@ class JointMoments:
         else:  # GPyTorch has the points of an output next to each other
             covariance = _blocks(covariance, m, n).transpose(-1, -2).transpose(-3, -4)
         return cls(mean, covariance, isinstance(posterior, GaussianMixturePosterior))
-
-    @classmethod
-    def _of_independent(cls, parts: list[JointMoments]) -> JointMoments:
-        batch_shape = torch.broadcast_shapes(*(part.mean.shape[:-2] for part in parts))
-        means = [part.mean.expand(*batch_shape, *part.mean.shape[-2:]) for part in parts]
-        mean = torch.cat(means, dim=-1)
-        covariance, first = mean.new_zeros(*mean.shape, *mean.shape[-2:]), 0
-        for part in parts:
-            own = slice(first, first + part.mean.shape[-1])
-            covariance[..., :, own, :, own] = part.covariance
-            first = own.stop
-        return cls(mean, covariance, any(part.is_mixture for part in parts))
 
     @property
     def matrix(self) -> Tensor:
@@ -819,7 +728,6 @@ def condition(model: Model, X: Tensor, Y: Tensor, extra_noise: float | Tensor = 
 
     Raises:
         UnsupportedError: If this kind of model cannot be conditioned.
-        ValueError: If the model's outcome transform does not map an outcome to a finite number.
     """
     check_double("X", X)
     check_double("Y", Y)
@@ -852,7 +760,6 @@ def condition(model: Model, X: Tensor, Y: Tensor, extra_noise: float | Tensor = 
         rows = insert_task(model, X) if has_tasks(model) else X
         try:
             model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
-            check_transformable(model, Y)
             rows = rows.expand(*Y.shape[:-2], *rows.shape[-2:])
             conditioned = model.condition_on_observations(rows, Y, **options)
         except (NotImplementedError, AttributeError, RuntimeError) as error:
@@ -866,29 +773,6 @@ def condition(model: Model, X: Tensor, Y: Tensor, extra_noise: float | Tensor = 
             conditioned.likelihood = FixedNoiseGaussianLikelihood(levels).eval()
             conditioned.prediction_strategy = None
     return conditioned
-
-
-def check_transformable(model: Model, Y: Tensor) -> None:
-    """Raise an error unless the model's outcome transform maps outcomes to finite numbers.
-
-    Args:
-        model: A model in evaluation mode; it is not changed.
-        Y: ``batch_shape x n x m`` raw outcomes of queries.
-
-    Raises:
-        ValueError: If an outcome becomes infinite or not a number, as 0 does under ``Log``.
-    """
-    if not _bent_parts(model):
-        return
-    kind = _name_of_transform(model)
-    is_lost = ~model.outcome_transform(Y)[0].isfinite()
-    if bool(is_lost.any()):
-        raise ValueError(
-            f"a query is filled in at {float(Y[is_lost][0]):g}, which the outcome transform {kind} "
-            f"of {type(model).__name__} maps to no finite number. State a minimum that {kind} maps "
-            "to a finite number (for Log, one above 0), or use a model with Standardize or without "
-            "an outcome transform."
-        )
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
@@ -910,26 +794,14 @@ def hallucinate(model: Model, X: Tensor) -> Model:
 
     Raises:
         UnsupportedError: If the model is not an exact Gaussian process and its posterior is not
-            Gaussian (an outcome transform such as ``Log``), has no joint covariance or no noise.
+            Gaussian, has no joint covariance or no noise.
     """
     try:
-        return _with_own_mean(model, X)
+        with torch.no_grad(), fantasize():
+            mean = model.posterior(X).mean  # members are in the batch shape
+        return condition(model, X, mean)
     except UnsupportedError:
         return PendingModel(model, X)
-
-
-def _with_own_mean(model: Model, X: Tensor) -> Model:
-    if isinstance(model, ModelListGP):
-        return ModelListGP(*(_with_own_mean(part, X) for part in model.models))
-    with torch.no_grad(), fantasize():
-        posterior: Any = model.posterior(X)
-        if not _bent_parts(model):
-            return condition(model, X, posterior.mean)  # members are in the batch shape
-        # under a log-normal distribution, for example, the Gaussian process has its mean at the
-        # median
-        normal = X.new_zeros(1, *posterior.base_sample_shape)
-        median = posterior.rsample_from_base_samples(torch.Size([1]), normal)
-        return condition(model, X, median.squeeze(0))
 
 
 def _refusal(model: Model, reason: str) -> str:

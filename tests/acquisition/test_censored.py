@@ -14,8 +14,6 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
-from botorch.models.transforms import Log, Standardize
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, Power
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.means import ZeroMean
@@ -24,12 +22,9 @@ from torch import Tensor
 from botorch_bandits import (
     Arms,
     BanditGP,
-    BanditLoop,
     Box,
-    Censored,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
-    ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
 from botorch_bandits.confidence import ConstantWidth
@@ -457,13 +452,6 @@ def test_a_model_that_cannot_be_conditioned_says_so(cls: type) -> None:
         cls(model, minimum=-9.0, **BOUNDS)
 
 
-def test_extra_noise_needs_affine_outcomes() -> None:
-    X, Y = rows()
-    model = SingleTaskGP(X, Y[:, :1], outcome_transform=Log()).eval()
-    with pytest.raises(UnsupportedError, match="unit of its noise"):
-        condition(model, PENDING, Y[:4, :1], extra_noise=0.1)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -555,102 +543,6 @@ def test_copies() -> None:
         assert close(copied(X_TEST.unsqueeze(-2)), values, 1e-12)
         copied.set_X_pending(PENDING[:2])
         assert str(copied.guarantee())
-
-
-LOGARITHMIC = {
-    "Log": Log,
-    "Log, Standardize": lambda: ChainedOutcomeTransform(log=Log(), scale=Standardize(1)),
-    "Power, Log": lambda: ChainedOutcomeTransform(power=Power(2.0), log=Log()),
-}
-POSITIVE = torch.tensor([[0.2], [0.5], [0.9]], dtype=torch.float64)
-AWAY = torch.tensor([[0.35], [0.7]], dtype=torch.float64)
-
-
-def logarithmic(name: str) -> SingleTaskGP:
-    return SingleTaskGP(POSITIVE, 1.0 + POSITIVE.sin(), outcome_transform=LOGARITHMIC[name]())
-
-
-@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-@pytest.mark.parametrize("transform", LOGARITHMIC)
-def test_a_minimum_without_a_logarithm_is_refused(cls: Any, transform: str) -> None:
-    model = logarithmic(transform)
-    model.posterior(AWAY)
-    before = model.train_targets.clone()
-    if transform == "Power, Log":
-        with pytest.raises(UnsupportedError, match=r"needs .* of outcomes.*Use Standardize"):
-            cls(model, minimum=0.0, width=1.0, X_pending=AWAY)
-        return
-    with pytest.raises(ValueError, match=r"filled in at 0, which.*State a minimum that"):
-        cls(model, minimum=0.0, width=1.0, X_pending=AWAY)
-    assert not model.outcome_transform.training
-    assert torch.equal(model.train_targets, before)
-    acqf = cls(model, minimum=-1.0, width=1.0)
-    with pytest.raises(ValueError, match="filled in at -1"):
-        acqf.set_X_pending(AWAY)
-    two = ModelListGP(SingleTaskGP(POSITIVE, POSITIVE.cos()), model)
-    weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match="filled in at 0, which"):
-        cls(two, minimum=(-1.0, 0.0), width=1.0, posterior_transform=weights, X_pending=AWAY)
-
-
-@pytest.mark.parametrize("transform", ["Log", "Log, Standardize"])
-def test_a_minimum_with_a_logarithm_is_that_of_the_transformed_model(transform: str) -> None:
-    model = logarithmic(transform)
-    options: dict[str, Any] = {"minimum": 0.25, "width": 1.0, "ringing_tolerance": None}
-    acqf = CensoredUpperConfidenceBound(model, X_pending=AWAY, **options)
-    with torch.no_grad():
-        log, scale = torch.log, 1.0
-        targets = log(1.0 + POSITIVE.sin())
-        center = torch.zeros(())
-        if "Standardize" in transform:
-            center, scale = targets.mean(), targets.std()
-        rows = torch.cat([POSITIVE, AWAY])
-        y = (torch.cat([targets, AWAY.new_full((2, 1), 0.25).log()]) - center) / scale
-        K = model.covar_module(rows).to_dense()
-        K = K + model.likelihood.noise * torch.eye(5, dtype=torch.float64)
-        points = torch.tensor([[0.1], [0.6]], dtype=torch.float64)
-        k = model.covar_module(points, rows).to_dense()
-        m = model.mean_module(rows).unsqueeze(-1)
-        mean = model.mean_module(points) + (k @ torch.linalg.solve(K, y - m)).squeeze(-1)
-        prior = model.covar_module(points).to_dense().diagonal()
-        variance = prior - (k * torch.linalg.solve(K, k.T).T).sum(-1)
-        mean, variance = scale * mean + center, scale**2 * variance
-        expected = (mean + variance / 2).exp()  # of a log-normal
-        expected = expected + expected * (variance.exp() - 1.0).sqrt()
-        assert torch.allclose(acqf(points.unsqueeze(-2)), expected, rtol=0.0, atol=1e-8)
-    drawn = CensoredThompsonSampling(model, X_pending=AWAY, seed=0, **options)
-    assert bool(drawn(points.unsqueeze(-2)).isfinite().all())
-
-
-def test_a_proxy_without_a_logarithm_is_refused() -> None:
-    with pytest.raises(ValueError, match="a query is filled in at -"):
-        CensoredUpperConfidenceBound(
-            logarithmic("Log"), minimum_proxy=100.0, width=1.0, X_pending=AWAY
-        )
-
-
-def test_no_model_is_conditioned_on_an_outcome_without_a_logarithm() -> None:
-    with pytest.raises(ValueError, match="filled in at -1, which"):
-        condition(logarithmic("Log"), AWAY, AWAY - AWAY - 1.0)
-
-
-def test_a_loop_with_a_users_model_refuses_a_minimum_without_a_logarithm() -> None:
-    def build(X: Tensor, Y: Tensor) -> SingleTaskGP:
-        return SingleTaskGP(X, Y, outcome_transform=Log())
-
-    loop = BanditLoop(
-        Box([[0.0], [1.0]]),
-        build,
-        ImprovedUpperConfidenceBound.with_options(width=1.0),
-        feedback=Censored(minimum=0.0),
-        num_initial=2,
-        seed=0,
-    )
-    for _ in range(2):
-        loop.tell(loop.ask().id, 1.0)
-    loop.ask()
-    with pytest.raises(ValueError, match="filled in at 0, which"):
-        loop.ask()
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])

@@ -28,7 +28,7 @@ from botorch.models import (
     SingleTaskVariationalGP,
 )
 from botorch.models.model import Model
-from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms import Normalize, Standardize
 from torch import Tensor
 
 from botorch_bandits import (
@@ -75,10 +75,6 @@ def mixed() -> MixedSingleTaskGP:
 
 MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None]] = {
     "SingleTaskGP, Normalize and Standardize": (standardized, None),
-    "SingleTaskGP, Log": (
-        lambda: SingleTaskGP(X, Y[:, :1].exp(), outcome_transform=Log()).eval(),
-        None,
-    ),
     "MixedSingleTaskGP": (mixed, None),
     "MultiTaskGP, one task out": (lambda: several_tasks(output_tasks=[0]), None),
     "MultiTaskGP, scalarized": (several_tasks, WEIGHTS),
@@ -94,11 +90,6 @@ MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None
 }
 
 
-def _minimum_of(model: Model) -> tuple[float, ...]:
-    is_logarithmic = isinstance(getattr(model, "outcome_transform", None), Log)
-    return (1e-4,) if is_logarithmic else (-9.0, 9.0)[: model.num_outputs]
-
-
 ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
     "UCB, constant width": lambda model, **kw: GPUpperConfidenceBound(model, 4.0, **kw),
     "IGP-UCB": ImprovedUpperConfidenceBound,
@@ -112,7 +103,7 @@ ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
         model, seed=0, pending="hallucinate", **kw
     ),
     "censored UCB": lambda model, **kw: CensoredUpperConfidenceBound(
-        model, minimum=_minimum_of(model), width=1.0, ringing_tolerance=None, **kw
+        model, minimum=(-9.0, 9.0)[: model.num_outputs], width=1.0, ringing_tolerance=None, **kw
     ),
 }
 

@@ -267,7 +267,6 @@ def test_where_the_ordinary_way_is_taken() -> None:
     for model in (several, batched, empty):
         assert type(model.posterior(points)) is GPyTorchPosterior
         assert model.closed_form is None
-        assert model.running_information_gain is None
     model = model_of(10)
     with settings.prior_mode(True):
         prior = model.posterior(points)
@@ -306,9 +305,9 @@ def test_the_information_gain_needs_no_factor_of_its_own(num_rows: int) -> None:
     gain = expected(torch.cat([X, new]))
     (prior,) = read_prior(model)
     assert prior.information_gain.item() == pytest.approx(gain, abs=1e-9)
-    assert torch.equal(prior.information_gain, model.running_information_gain)
+    assert torch.equal(prior.information_gain, model.closed_form.information_gain)
     model.train()
-    assert model.running_information_gain is None
+    assert model.closed_form is None
     assert model.information_gain.item() == pytest.approx(gain, abs=1e-9)
 
 

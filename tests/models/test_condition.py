@@ -20,7 +20,7 @@ from botorch.models import ModelListGP, PairwiseGP, SingleTaskGP, SingleTaskVari
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model
 from botorch.models.multitask import KroneckerMultiTaskGP
-from botorch.models.transforms import Log, Normalize
+from botorch.models.transforms import Normalize
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -315,23 +315,3 @@ def test_single_precision_is_refused() -> None:
     }.items():
         with pytest.raises(TypeError, match=rf"{name} has dtype torch\.float32"):
             condition(model, *given)
-
-
-@pytest.mark.parametrize("in_a_list", [False, True])
-def test_a_logarithm_of_outcomes_keeps_the_mean_of_the_process(in_a_list: bool) -> None:
-    # mean = exp(m + s^2 / 2) and variance = (exp(s^2) - 1) mean^2 of a log-normal: m is kept
-    model: Model = SingleTaskGP(
-        X, (Y / 20.0).exp()[:, :1], outcome_transform=Log(), input_transform=Normalize(2)
-    )
-    if in_a_list:
-        model = ModelListGP(model, SingleTaskGP(X, Y[:, 1:], input_transform=Normalize(2)))
-
-    def moments(of: Model) -> tuple[Tensor, Tensor]:
-        found = of.posterior(torch.cat([PENDING, POINTS]))
-        mean, variance = found.mean[:, 0], found.variance[:, 0]
-        squared = (1.0 + variance / mean**2).log()
-        return mean.log() - 0.5 * squared, squared
-
-    before, after = moments(model), moments(hallucinate(model, PENDING))
-    assert close(after[0], before[0])
-    assert (after[1][:3] < 0.9 * before[1][:3]).all()

@@ -15,7 +15,7 @@ from acquisition.cases import OwnGP
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import KroneckerMultiTaskGP, MultiTaskGP, SingleTaskGP
+from botorch.models import MultiTaskGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
@@ -381,7 +381,7 @@ def test_censored_feedback_on_one_of_several_tasks() -> None:
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-def test_several_output_tasks_and_kronecker_models_say_what_to_do(cls: Any) -> None:
+def test_several_output_tasks_say_what_to_do(cls: Any) -> None:
     model = MultiTaskGP(torch.cat([X, TASKS], -1), Y, task_feature=-1)
     weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5, -0.2]).double())
     options: dict[str, Any] = {"minimum": -9.0, "posterior_transform": weights}
@@ -392,14 +392,6 @@ def test_several_output_tasks_and_kronecker_models_say_what_to_do(cls: Any) -> N
     ):
         with pytest.raises(error, match=r"tasks.*build it with output_tasks=\[one"):
             cls(model, **options, **more)
-    model = KroneckerMultiTaskGP(X, torch.cat([Y, -Y], -1))
-    with pytest.raises(UnsupportedError, match=r"Kronecker.*Use MultiTaskGP"):
-        cls(
-            model,
-            minimum=-9.0,
-            width=1.0,
-            posterior_transform=ScalarizedPosteriorTransform(torch.ones(2).double()),
-        )
 
 
 def test_what_of_several_tasks_is_not_read_says_why() -> None:
