@@ -711,7 +711,7 @@ class HallucinatesPending(BanditAcquisition):
             X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
         )
         mean = posterior.mean.squeeze(-2)  # ``batch_shape x 1``
-        variance = variance_of(posterior, self._summary.scalar_variance or 1.0)
+        variance = variance_of(posterior)
         return mean, variance.sqrt().view(mean.shape)
 
     def _one_by_one(self, X: Tensor) -> OneByOneModel:

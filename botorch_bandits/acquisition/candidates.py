@@ -80,7 +80,8 @@ from botorch_bandits.confidence.guarantee import (
     at_posterior_mean,
 )
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.models.candidates import LEAST_VARIANCE, CandidatesModel
+from botorch_bandits.models.candidates import CandidatesModel
+from botorch_bandits.models.reading import LEAST_VARIANCE
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:

@@ -344,9 +344,6 @@ class LagrangianAcquisition(BanditAcquisition):
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
         return scale_in_outcomes(self._summaries[0], self._sign)
 
-    def _prior_variances(self) -> Tensor:
-        return self.widths.new_tensor([each.scalar_variance or 1.0 for each in self._summaries])
-
     def _forget(self) -> None:
         super()._forget()
         for summary in self._summaries:
@@ -472,11 +469,10 @@ class LagrangianAcquisition(BanditAcquisition):
 
     def _moments(self, posteriors: Sequence[Posterior]) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        units = self._prior_variances().chunk(len(posteriors))
         means = [posterior.mean.squeeze(-2) for posterior in posteriors]
         variances = [
-            variance_of(posterior, unit).reshape(mean.shape)
-            for posterior, unit, mean in zip(posteriors, units, means, strict=True)
+            variance_of(posterior).reshape(mean.shape)
+            for posterior, mean in zip(posteriors, means, strict=True)
         ]
         return torch.cat(means, dim=-1), torch.cat(variances, dim=-1).sqrt()
 
@@ -659,8 +655,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         else:
             scalar = ScalarizedPosteriorTransform(weights)(_joint(posteriors[0]))
             mean = scalar.mean.squeeze(-1).squeeze(-1)
-            unit = weights.square() @ self._prior_variances()
-            variance = variance_of(scalar, unit).reshape(mean.shape)
+            variance = variance_of(scalar).reshape(mean.shape)
         return check_no_overflow(score(mean, variance.sqrt() * self.width))
 
 

@@ -38,7 +38,7 @@ from botorch_bandits.core.priors import Prior
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.candidates import LEAST_VARIANCE
+from botorch_bandits.models.reading import LEAST_VARIANCE
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 if TYPE_CHECKING:

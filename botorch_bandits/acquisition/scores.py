@@ -19,7 +19,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models import CandidatesModel
-from botorch_bandits.models.reading import prior_means, variance_of, variances_of_outputs
+from botorch_bandits.models.reading import prior_means, variance_of
 
 
 class Bounds(NamedTuple):
@@ -89,12 +89,8 @@ def moments_at(
     posterior = model.posterior(
         X.unsqueeze(-2), observation_noise=noisy, posterior_transform=transform
     )
-    if transform is None:
-        variance = variances_of_outputs(posterior, model)
-    else:
-        variance = variance_of(posterior, PriorSummary(model, transform).scalar_variance or 1.0)
     mean = posterior.mean[..., 0, 0]
-    variance = variance.reshape(posterior.mean.shape)[..., 0, 0]
+    variance = variance_of(posterior).reshape(posterior.mean.shape)[..., 0, 0]
     if is_ensemble(model):
         among_members = mean.var(-1, correction=0)
         mean, variance = mean.mean(-1), variance.mean(-1) + among_members

@@ -68,6 +68,7 @@ from botorch_bandits.core.kernels import (
     unit_prior,
 )
 from botorch_bandits.models.reading import (
+    LEAST_VARIANCE,
     JointMoments,
     MomentsModel,
     observed_inputs,
@@ -76,9 +77,6 @@ from botorch_bandits.models.reading import (
 
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""
-
-LEAST_VARIANCE = 1e-30
-"""Smaller posterior variances count as this, so that bounds have gradients."""
 
 
 class CandidateGroups:

@@ -307,31 +307,21 @@ def check_model(model: Model) -> Model:
 # --- variances ------------------------------------------------------------------------------------
 
 
-def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
-    """Return posterior variances, with GPyTorch's floor in units of the prior variance.
+LEAST_VARIANCE = 1e-30
+"""Smaller posterior variances count as this, so that bounds have gradients."""
 
-    GPyTorch raises every variance to at least 1e-10; here, the limit is 1e-10 times the prior
-    variance, so that outcomes in a small unit keep their variances.
+
+def variance_of(posterior: Posterior) -> Tensor:
+    """Return posterior variances, without the limit of GPyTorch.
+
+    GPyTorch raises every variance to at least 1e-10 in squared outcome units, which may be more
+    than all variances of outcomes in a small unit.
 
     Args:
         posterior: The posterior of any model.
-        prior_variance: A scalar, or one number per output; broadcasts against the variances.
     """
-    lowest = settings.min_variance.value(DTYPE) * torch.as_tensor(prior_variance, dtype=DTYPE)
-    with settings.min_variance(double_value=float(lowest.min())):
-        variance = posterior.variance
-    return torch.maximum(variance, lowest.to(variance))
-
-
-def variances_of_outputs(posterior: Posterior, model: Model) -> Tensor:
-    """Return the posterior variances of all outputs of a model; see :func:`variance_of`.
-
-    Args:
-        posterior: A posterior at ``batch_shape x q`` points, with one column per output.
-        model: The model of this posterior; its prior is read.
-    """
-    variances = prior_variances_of_outputs(model)
-    return posterior.variance if variances is None else variance_of(posterior, variances)
+    with settings.min_variance(double_value=0.0):
+        return posterior.variance.clamp_min(LEAST_VARIANCE)
 
 
 def moments_of_outputs(model: Model, X: Tensor, with_noise: bool = False) -> tuple[Tensor, Tensor]:
@@ -347,8 +337,7 @@ def moments_of_outputs(model: Model, X: Tensor, with_noise: bool = False) -> tup
     """
     with torch.no_grad():
         posterior = model.posterior(X, observation_noise=with_noise)
-        variance = variances_of_outputs(posterior, model)
-        return posterior.mean, variance.clamp_min(0.0).sqrt()
+        return posterior.mean, variance_of(posterior).sqrt()
 
 
 def prior_variances_of_outputs(model: Model) -> Tensor | None:
