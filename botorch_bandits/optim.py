@@ -477,11 +477,8 @@ def has_few_rows(acquisition: AcquisitionFunction) -> bool:
     """Return whether ``d`` more slopes at each point cost less than the steps that they save.
 
     Args:
-        acquisition: The acquisition function. Differences of slopes would mislead if it has kinks
-            at most points, which it says by an attribute ``has_kinks``.
+        acquisition: The acquisition function.
     """
-    if getattr(acquisition, "has_kinks", False):
-        return False
     inputs = getattr(acquisition.model, "train_inputs", None)
     while isinstance(inputs, tuple | list) and inputs:  # the first inputs of the first model
         inputs = inputs[0]
@@ -610,7 +607,6 @@ class InUnits(AcquisitionFunction):
         super().__init__(acquisition.model)
         self.acquisition, self.offset, self.unit, self.to_box = acquisition, offset, unit, to_box
         self.maximize = getattr(acquisition, "maximize", True)
-        self.has_kinks = getattr(acquisition, "has_kinks", False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BotorchWarning)
             seen = get_X_baseline(acquisition)  # near which some searches start

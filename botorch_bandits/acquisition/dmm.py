@@ -288,9 +288,6 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     defines_rule: ClassVar[bool] = True
 
-    has_kinks: ClassVar[bool] = True
-    """The tightest ridge changes from place to place."""
-
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
