@@ -389,19 +389,12 @@ def check_arguments(
     Raises:
         TypeError: If an argument is unknown, or there are too many by position.
     """
-    _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-    kinds = {parameter.kind for parameter in parameters}
+    parameters = inspect.signature(cls).parameters.values()
     names = [parameter.name for parameter in parameters]
-    if inspect.Parameter.VAR_KEYWORD not in kinds:
-        for name in given:
-            if name not in names:
-                told = (
-                    remedy_of_name(name, names, instead_of_beta) or f" It has {', '.join(names)}."
-                )
-                raise TypeError(f"{cls.__name__} has no argument {name!r}.{told}")
+    check_names(cls.__name__, "argument", given, names, instead_of_beta)
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     by_position = [parameter.name for parameter in parameters if parameter.kind is either]
-    if len(args) <= len(by_position) or inspect.Parameter.VAR_POSITIONAL in kinds:
+    if len(args) <= len(by_position):
         return
     extra = args[len(by_position)]
     by_name = ", ".join(f"{name}=" for name in names if name not in by_position)
@@ -412,6 +405,29 @@ def check_arguments(
         f"{cls.__name__} takes {', '.join(by_position)} by position, but got {len(args)} "
         f"positional arguments.{told}"
     )
+
+
+def check_names(
+    owner: str, kind: str, given: Iterable[str], known: Iterable[str], instead_of_beta: str
+) -> None:
+    """Raise an error that says what to do if something with a name does not exist.
+
+    Args:
+        owner: What has the names.
+        kind: What they are, such as ``"option"``.
+        given: The names that were given.
+        known: Those that exist.
+        instead_of_beta: What to pass instead of ``beta``, in a sentence.
+
+    Raises:
+        TypeError: If one is unknown.
+    """
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{owner} has no {kind} {name!r}; it has {', '.join(known)}."
+                f"{remedy_of_name(name, known, instead_of_beta)}"
+            )
 
 
 def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -> str:

@@ -35,7 +35,6 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.base import (
     GIVEN_BY_THE_LOOP,
     check_required,
-    constructor_parameters,
 )
 from botorch_bandits.acquisition.input_constructors import (
     options_from_plain,
@@ -148,7 +147,7 @@ def ax_strategy(
     if not _is_ours(acquisition):
         register_input_constructor(acquisition)
         register_acquisition_function(acquisition)
-    if "seed" in constructor_parameters(acquisition):
+    if "seed" in inspect.signature(acquisition).parameters:
         options = {"seed": derive_seed(seed, 0, "draws in Ax"), **options}
     first = GenerationNode(
         name="quasi-random",
@@ -239,7 +238,7 @@ def _check_options(
             f"acquisition is {acquisition!r}; pass a class of this package, such as "
             "ImprovedUpperConfidenceBound, followed by its options by name."
         )
-    name, parameters = acquisition.__name__, constructor_parameters(acquisition)
+    name, parameters = acquisition.__name__, inspect.signature(acquisition).parameters
     known = [each for each in parameters if each not in ("model", *SAID_BY_AX)]
     for option in options:
         if option in SAID_BY_AX:
@@ -257,15 +256,11 @@ def _check_options(
             "GPThompsonSampling, or a loop on Arms."
         )
     plain = {key: value for key, value in options_from_plain(options).items() if key != "seed"}
-    from_domain = acquisition.options_from_domain(acquisition.complete_options(plain, None), None)
-    required = (
-        key
-        for key, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty
-        and key != "model"
-        and (key not in from_domain or key == "num_arms")  # Ax has bounds, but no arms
+    # Ax has bounds, but no arms
+    from_bounds = {*acquisition.from_domain, "model"} - {"num_arms"}
+    check_required(
+        acquisition, {key: plain.get(key) for key in parameters if key not in from_bounds}
     )
-    check_required(name, plain, tuple(required))
     acquisition.check_options(plain, None)
 
 

@@ -35,9 +35,9 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
+    WideConfidenceWarning,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.wide_confidence import WideConfidenceWarning
 from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning

@@ -13,23 +13,26 @@ known from the domain, or with the constructor's own default.
 from __future__ import annotations
 
 import inspect
+import math
 import operator
-import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.warnings import BotorchWarning
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
 from botorch.models.model import Model
+from botorch.utils.transforms import (
+    average_over_ensemble_models,
+    is_ensemble,
+    t_batch_mode_transform,
+)
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.scores import (
@@ -40,43 +43,34 @@ from botorch_bandits.acquisition.scores import (
 from botorch_bandits.checks import (
     check_arguments,
     check_double,
-    check_finite,
     check_integer,
-    check_nonnegative,
+    check_matrix,
+    check_names,
     check_number,
     check_one_of,
-    check_probability,
-    level_of_users_line,
-    remedy_of_name,
     store_checked,
 )
 from botorch_bandits.confidence import (
-    ConstantWidth,
     Guarantee,
-    KernelizedWidth,
     PriorSummary,
     UnreadablePriorError,
-    VaryingWidth,
     WidthRule,
 )
-from botorch_bandits.confidence.igp_ucb import complete_bounds
+from botorch_bandits.confidence.guarantee import at_posterior_mean
 from botorch_bandits.confidence.prior_reading import has_tasks
 from botorch_bandits.confidence.width_rules import check_assume
-from botorch_bandits.domains import Domain, ValueScale
+from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
+from botorch_bandits.models.reading import check_model as check_model
 from botorch_bandits.models.reading import (
-    OneByOneModel,
     count_columns,
     hallucinate,
+    moments_of_each,
     move_the_rest,
-    shape_of_batch,
+    on_device_of,
+    posterior_of_each,
     submodels,
-    variance_of,
 )
-from botorch_bandits.models.reading import check_model as check_model
-
-_T = TypeVar("_T")
-_M = TypeVar("_M", bound=Module)
 
 ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
 """Options that may be sequences of one number per prior on a list."""
@@ -122,7 +116,7 @@ class AcquisitionRecipe:
 
     def __post_init__(self) -> None:
         """Keep a copy of the options that cannot be changed, with Python numbers."""
-        known = constructor_parameters(self.acquisition_class)
+        known = inspect.signature(self.acquisition_class).parameters
         options = {
             name: _as_numbers(name, value, str(known[name].annotation)) if name in known else value
             for name, value in self.options.items()
@@ -162,10 +156,6 @@ class AcquisitionRecipe:
         options = {**self.options, "delta": share(complete["delta"])}
         return AcquisitionRecipe(self.acquisition_class, options)
 
-    def check(self, domain: Domain) -> None:
-        """Raise the errors that building on this domain would raise for invalid options."""
-        self.acquisition_class.check_options(self.options, domain)
-
     def arms_rule(self, domain: Domain) -> ArmsRule | None:
         """Return the rule that plays this acquisition on arms from their exact posterior.
 
@@ -193,13 +183,13 @@ class AcquisitionRecipe:
                 and ``Y_observed`` that the caller has; the class uses those that it knows.
         """
         cls = self.acquisition_class
-        complete = cls.complete_options(self.options, domain)
-        parameters = constructor_parameters(cls)
         if "round_number" in given:
             given["round_number"] = CountedRound(given["round_number"])
-        complete.update({name: value for name, value in given.items() if name in parameters})
-        required = (n for n, p in parameters.items() if p.default is p.empty and n in complete)
-        check_required(cls.__name__, complete, tuple(required))
+        known = {
+            name: value for name, value in given.items() if name in cls.__signature__.parameters
+        }
+        complete = {**cls.complete_options(self.options, domain), **known}
+        check_required(cls, complete)
         return cls(model, **complete)
 
 
@@ -214,10 +204,13 @@ class BanditAcquisition(AcquisitionFunction):
     played_as: ClassVar[type[BanditAcquisition] | None] = None
     """The class itself if it has ``defines_rule``, and None otherwise."""
 
+    __signature__: ClassVar[inspect.Signature]
+
     def __init_subclass__(cls, **given: Any) -> None:
-        """Settle whether a rule plays the class."""
+        """Settle whether a rule plays the class, and read its constructor."""
         super().__init_subclass__(**given)
         cls.played_as = cls if vars(cls).get("defines_rule") else None
+        cls.__signature__ = complete_signature(cls)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
@@ -226,13 +219,57 @@ class BanditAcquisition(AcquisitionFunction):
 
     from_domain: ClassVar[tuple[str, ...]] = ()
     """The options, among those of :meth:`.Domain.facts`, that a domain fills in."""
+    on_few_points: ClassVar[bool] = False
+    """Whether a space with few points counts as arms for them."""
+    of_ensemble: ClassVar[str | None] = "the bound is averaged over the members of an ensemble"
+    """What becomes of the members of an ensemble; None if the guarantee covers it."""
+    base_model: Model
+    posterior_transform: Any  # a posterior transform or None
     _summary: PriorSummary | None = None
     _first_round: int | None = None
     maximize: bool = True
+    scale: float = 1.0
+    """A factor on widths."""
     predictive: bool = False
     """Whether deviations are those of outcomes, with their noise."""
     _num_columns: int | None = None
     """The number of columns of the last points; other numbers are checked against the model."""
+
+    def _read_arguments(self, given: Mapping[str, Any]) -> None:
+        """Store those arguments of a constructor that most classes have, by name."""
+        self.base_model = model = given["model"]
+        self.posterior_transform = on_device_of(model, given.get("posterior_transform"))
+        self.maximize = check_one_of("maximize", given["maximize"], (True, False))
+        self.assume = check_assume(given.get("assume", ()))
+        self._summary = PriorSummary(model, self.posterior_transform, self.assume)
+        self._first_round = self._check_round(given.get("round_number"), given["X_pending"])
+
+    def _check_round(self, round_number: int | None, X_pending: Tensor | None) -> int | None:
+        """Return the round of the first point, after the pending ones, if the round is given.
+
+        If the model does not show its rows, or has rows of several tasks, any number is accepted.
+
+        Raises:
+            TypeError: If it is not an integer.
+            ValueError: If it is less than rows plus pending points plus 1.
+        """
+        if round_number is None:
+            return None
+        assert self._summary is not None
+        num_pending = 0 if X_pending is None else len(X_pending)
+        first = check_integer("round_number", round_number, minimum=1) - num_pending
+        if isinstance(round_number, CountedRound) or has_tasks(self.base_model):
+            return first
+        with suppress(UnreadablePriorError):
+            num_rows = self._summary.num_rows
+            if first <= num_rows:
+                pending = f" and {num_pending} points are pending" if num_pending else ""
+                raise ValueError(
+                    f"round_number is {round_number}, but the model has {num_rows} rows{pending}, "
+                    f"so it must be at least {num_rows + num_pending + 1}. Leave it out to have it "
+                    "counted."
+                )
+        return first
 
     @property
     def width_rules(self) -> tuple[WidthRule, ...]:
@@ -264,13 +301,8 @@ class BanditAcquisition(AcquisitionFunction):
             TypeError: If an option is unknown, or changes from round to round.
             ValueError: If a value is infeasible on any domain.
         """
-        known = default_options(cls)
-        for name in options:
-            if name not in known:
-                raise TypeError(
-                    f"{cls.__name__}.with_options has no option {name!r}; it has "
-                    f"{', '.join(known)}.{remedy_of_name(name, known, _instead_of_beta(cls))}"
-                )
+        owner, known = f"{cls.__name__}.with_options", default_options(cls)
+        check_names(owner, "option", options, known, _instead_of_beta(cls))
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)
 
@@ -280,18 +312,22 @@ class BanditAcquisition(AcquisitionFunction):
 
         Args:
             options: Constructor arguments; None means that an option is left out.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
+            domain: The domain on which the acquisition will be maximized. None if it is not known
+                yet; what it would fill in are then values of some domain, so that the other options
+                can be checked.
 
         Raises:
             ValueError: If an option contradicts the domain.
         """
-        complete = {**default_options(cls), **options}
+        complete, facts = {**default_options(cls), **options}, FACTS_OF_SOME_DOMAIN
         if domain is not None:
-            known = cls.options_from_domain(complete, domain)
-            complete.update({name: value for name, value in known.items() if name in complete})
-            if cls.played_as is not None:  # a user's own constructor may mean something else
-                check_domain_size(cls.__name__, complete, domain)
+            few = domain.few_points() if cls.on_few_points else None
+            facts = (few or domain).facts()
+        for name in cls.wanted_from_domain(complete):
+            if name in complete and complete[name] is None:
+                complete[name] = facts.get(name)
+        if domain is not None and cls.played_as is not None:
+            check_domain_size(cls.__name__, complete, domain)
         return complete
 
     @classmethod
@@ -306,28 +342,10 @@ class BanditAcquisition(AcquisitionFunction):
         Raises:
             ValueError: If an option is infeasible (without a domain: on every domain).
         """
-        if cls.played_as is None:
-            return  # its constructor will check them
-        complete = cls.complete_options(options, domain)
-        if domain is None:
-            complete.update(cls.options_from_domain(complete, None))
-        cls.arms_rule(complete)
-
-    @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return omitted options that the domain knows, such as the number of arms.
-
-        Args:
-            options: All constructor arguments; those that were left out are None or the default.
-            domain: The domain on which the acquisition will be maximized. None if it is not known
-                yet; the values are then those of some domain, so that the other options can be
-                checked.
-        """
-        known = FACTS_OF_SOME_DOMAIN if domain is None else domain.facts()
-        wanted = cls.wanted_from_domain(options)
-        return {n: known[n] for n in wanted if n in known and options.get(n) is None}
+        if cls.played_as is not None:  # a user's own constructor will check them
+            complete = cls.complete_options(options, domain)
+            check_one_of("maximize", complete.get("maximize", True), (True, False))
+            cls.arms_rule(complete)
 
     @classmethod
     def wanted_from_domain(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -353,13 +371,6 @@ class BanditAcquisition(AcquisitionFunction):
         """
         return None
 
-    def _start_rounds(self, round_number: int | None, X_pending: Tensor | None) -> None:
-        """Store the round of the first point, which comes after the pending ones."""
-        assert self._summary is not None
-        if round_number is not None:
-            count = 0 if X_pending is None else len(X_pending)
-            self._first_round = check_round(round_number, self._summary, count) - count
-
     @property
     def round_number(self) -> int:
         """The round of the next point: rows plus pending points plus 1, unless given.
@@ -368,13 +379,14 @@ class BanditAcquisition(AcquisitionFunction):
             ValueError: If it was not given and the model does not show its rows.
         """
         num_pending = 0 if self.X_pending is None else len(self.X_pending)
-        if self._first_round is not None:
-            return max(self._first_round + num_pending, 1)
-        assert self._summary is not None
-        try:
-            return self._summary.num_rows + num_pending + 1
-        except UnreadablePriorError as error:
-            raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
+        first = self._first_round
+        if first is None:
+            assert self._summary is not None
+            try:
+                first = self._summary.num_rows + 1
+            except UnreadablePriorError as error:
+                raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
+        return max(first + num_pending, 1)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior mean and standard deviation of the reward.
@@ -388,17 +400,51 @@ class BanditAcquisition(AcquisitionFunction):
         transform = getattr(self, "posterior_transform", None)
         return moments_at(self.model, X, transform, self.predictive)
 
-    def known_at(self, X: Tensor) -> Bounds:
-        """Return what is known at some points; the base class has no confidence bounds.
+    def bounds(self, X: Tensor) -> tuple[Tensor, ...]:
+        """Return the lower and the upper confidence bound, ``n`` each; empty if there are none.
 
         Args:
             X: ``n x d`` points, float64.
         """
-        return Bounds(*self.moments(X))
+        return ()
+
+    def known_at(self, X: Tensor) -> Bounds:
+        """Return what is known at some points.
+
+        Args:
+            X: ``n x d`` points, float64.
+        """
+        return Bounds(*self.moments(X), *self.bounds(X))
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this acquisition function with this model, if any."""
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
+
+    def _gap_of_pending(self, count: int) -> str | None:
+        """Return why no theorem covers ``count`` pending points; None if one does."""
+        return None
+
+    def _as_used(self, guarantee: Guarantee) -> Guarantee:
+        """Return what remains of a theorem in this use, outside a loop, and how it reads there."""
+        gap = None if self.X_pending is None else self._gap_of_pending(len(self.X_pending))
+        if gap is not None:
+            guarantee = guarantee.with_gaps(gap)
+        if self.scale != 1.0:
+            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
+        if self.of_ensemble is not None and is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps(self.of_ensemble)
+        if self.posterior_transform is not None:
+            guarantee = guarantee.of_weighted_sum()
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
+        if self.played_as is None:
+            name = type(self).__name__
+            guarantee = guarantee.with_gaps(
+                f"{name} may evaluate something other than its base class, whose guarantee this "
+                "is; give it its own guarantee, or set defines_rule = True in its body if its "
+                "values are those of width_rule",
+                of="regret",
+            )
+        return guarantee.of_rows()
 
     def _forget(self) -> None:
         """Drop what was computed from the model, whose numbers or device have changed."""
@@ -434,27 +480,9 @@ class BanditAcquisition(AcquisitionFunction):
 def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
     """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
     constant = "GPUpperConfidenceBound takes beta="
-    if "width" in constructor_parameters(cls):
+    if "width" in cls.__signature__.parameters:
         constant = "For a constant width pass width=, which is the square root of beta"
     return f"The class computes its width from its other arguments. {constant}."
-
-
-def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guarantee:
-    """Return what an acquisition function guarantees on its own, outside a loop.
-
-    Args:
-        acquisition: The acquisition function, whose class may be a subclass that evaluates
-            something else.
-        guarantee: The result of the class that defines the method ``guarantee``.
-    """
-    if acquisition.played_as is None:
-        guarantee = guarantee.with_gaps(
-            f"{type(acquisition).__name__} may evaluate something other than its base class, whose "
-            "guarantee this is; give it its own guarantee, or set defines_rule = True in its body "
-            "if its values are those of width_rule",
-            of="regret",
-        )
-    return guarantee.of_rows()
 
 
 def check_columns(name: str, X: Tensor, model: Model) -> None:
@@ -504,61 +532,25 @@ def check_points(acquisition: BanditAcquisition, X: Tensor) -> None:
         acquisition._num_columns = X.shape[-1]
 
 
-def check_required(name: str, options: Mapping[str, Any], required: tuple[str, ...]) -> None:
-    """Raise if a required option is missing.
+def check_required(cls: type[BanditAcquisition], options: Mapping[str, Any]) -> None:
+    """Raise if something without a default is missing among the options that are there.
+
+    Args:
+        cls: The acquisition class.
+        options: Its options, by name; None for what was left out.
 
     Raises:
         ValueError: If something is missing; the message names it.
     """
-    missing = [option for option in required if options.get(option) is None]
+    required = (
+        n for n, p in cls.__signature__.parameters.items() if p.default is p.empty and n in options
+    )
+    missing = [f"{name}=" for name in required if options[name] is None]
     if missing:
-        raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
+        raise ValueError(f"{cls.__name__} needs {' and '.join(missing)}.")
 
 
-def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
-    """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
-
-    Bounds that are not given have defaults; see :func:`.complete_bounds`.
-
-    Args:
-        name: The acquisition class, for errors.
-        options: Constructor arguments, from which this function takes ``rkhs_bound``,
-            ``noise_bound``, ``delta``, ``any_lambda``, ``information_gain``, ``units``,
-            ``variation`` (0 if left out) and ``width``; see
-            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. If there is a ``default_width``,
-            a constant, it is the width when none of these is given.
-
-    Raises:
-        ValueError: If bounds and ``width`` are both given, only one bound is given in outcome
-            units, or ``variation`` is given without bounds.
-    """
-    delta = check_probability("delta", options["delta"])
-    any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
-    variation = check_nonnegative("variation", options.get("variation", 0.0))
-    bounds, gain = (options["rkhs_bound"], options["noise_bound"]), options["information_gain"]
-    if variation and None in bounds:
-        raise ValueError(
-            f"{name} has variation={variation:g}, which is added only to a width that follows "
-            "from bounds. Pass rkhs_bound= and noise_bound=, or leave variation= out."
-        )
-    width, has_none = options["width"], all(each is None for each in (*bounds, gain))
-    if width is not None:
-        if not has_none:
-            raise ValueError(
-                f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
-                f"got width={width}."
-            )
-        return ConstantWidth(width)
-    units = check_one_of("units", options["units"], ("outcome", "prior"))
-    default_width = options.get("default_width")
-    if default_width is not None and has_none:
-        return ConstantWidth(default_width, is_default=True)
-    norm, noise, not_given = complete_bounds(name, *bounds, units)
-    rule = KernelizedWidth(norm, noise, delta, units, not_given, any_lambda, gain)
-    return VaryingWidth(rule, variation) if variation else rule
-
-
-FACTS_OF_SOME_DOMAIN = {"num_arms": 2, "dim": 10**6, "side_length": 1.0}
+FACTS_OF_SOME_DOMAIN = {**Arms([[0.0], [1.0]]).facts(), "dim": 10**6, "side_length": 1.0}
 """What counts as known of a domain that is not known yet. The dimension is large because Theorem 2
 demands more of constants in small ones."""
 
@@ -570,22 +562,18 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain) -> 
         ValueError: If there are more arms than ``num_arms``, no arms at all, more dimensions than
             ``dim``, or a longer side than ``side_length``.
     """
-    facts = domain.facts()
-    if options.get("num_arms") is not None:
-        arms = domain.few_points()
-        if arms is not None:
-            facts["num_arms"] = arms.num_arms
-        elif "side_length" in facts:
+    facts, arms = domain.facts(), domain.few_points()
+    if arms is not None:
+        facts["num_arms"] = arms.num_arms
+    elif "side_length" in facts:
+        facts["num_arms"] = math.inf
+    for option in ("num_arms", "dim", "side_length"):
+        given, needed = options.get(option), facts.get(option)
+        if given is not None and needed is not None and given < needed:
+            what = "is a box" if needed == math.inf else f"has {needed:g}"
             raise ValueError(
-                f"{name} has num_arms={options['num_arms']}, but the domain is a box, not arms. "
-                "Leave num_arms= out, or list the points as Arms."
-            )
-    for option in FACTS_OF_SOME_DOMAIN.keys() & facts.keys():
-        given, needed = options.get(option), facts[option]
-        if given is not None and given < needed:
-            raise ValueError(
-                f"{name} has {option}={given}, but the domain has {needed:g}. Leave {option}= out: "
-                "the domain knows it."
+                f"{name} has {option}={given}, but the domain {what}. Leave {option}= out: the "
+                "domain knows it."
             )
 
 
@@ -593,72 +581,31 @@ class CountedRound(int):
     """A round number counted by the caller, as loops do; not every row of the model is a round."""
 
 
-def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
-    """Check that a model's rows can have been observed before a round, and return its number.
-
-    If the model does not show its rows, or has rows of several tasks, any number is accepted.
-
-    Args:
-        round_number: The number of the round, from 1.
-        summary: The prior summary of the model without pending points.
-        num_pending: The number of pending points.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is less than rows plus pending points plus 1.
-    """
-    checked = check_integer("round_number", round_number, minimum=1)
-    if isinstance(round_number, CountedRound) or has_tasks(summary.model):
-        return checked
-    try:
-        num_rows = summary.num_rows
-    except UnreadablePriorError:
-        return checked
-    least = num_rows + num_pending + 1
-    if checked < least:
-        pending = f" and {num_pending} points are pending" if num_pending else ""
-        raise ValueError(
-            f"round_number is {checked}, but the model has {num_rows} rows{pending}, so it "
-            f"must be at least {least}. Leave it out to have it counted."
-        )
-    return checked
-
-
-_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def _once_a_class(function: Callable[[type], _T]) -> Callable[[type], _T]:
-    """Return a function of a class that computes its result only once for each class."""
-    return cache(function)  # mypy does not believe that every class can be hashed
-
-
-@_once_a_class
-def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
-    """Return a constructor's parameters by name, with the base class's in place of ``**kwargs``.
+def complete_signature(cls: type) -> inspect.Signature:
+    """Return a constructor's signature, with the base class's arguments in place of ``**options``.
 
     Args:
         cls: The class.
     """
     found: dict[str, inspect.Parameter] = {}
     for each in cls.__mro__:
-        parameters = inspect.signature(each).parameters
-        named = {name: p for name, p in parameters.items() if p.kind not in _VARIADIC}
-        found = {**named, **found}
-        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        _, *own = inspect.signature(each.__init__).parameters.values()  # type: ignore[misc]
+        named = (p for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        if each is not cls:
+            named = (p.replace(kind=p.KEYWORD_ONLY) for p in named)
+        found = {**{p.name: p for p in named}, **found}
+        if all(p.kind is not p.VAR_KEYWORD for p in own):
             break
-    return MappingProxyType(found)
+    return inspect.Signature(sorted(found.values(), key=lambda p: p.kind))
 
 
-@_once_a_class
-def default_options(cls: type) -> Mapping[str, Any]:
+def default_options(cls: type) -> dict[str, Any]:
     """Return the constructor's options and their defaults, None for those without one."""
-    return MappingProxyType(
-        {
-            name: None if parameter.default is inspect.Parameter.empty else parameter.default
-            for name, parameter in constructor_parameters(cls).items()
-            if name not in GIVEN_BY_THE_LOOP
-        }
-    )
+    return {
+        name: None if p.default is p.empty else p.default
+        for name, p in inspect.signature(cls).parameters.items()
+        if name not in GIVEN_BY_THE_LOOP
+    }
 
 
 class HallucinatesPending(BanditAcquisition):
@@ -671,11 +618,9 @@ class HallucinatesPending(BanditAcquisition):
     base_model: Model
     posterior_transform: PosteriorTransform | None
     _summary: PriorSummary
-    _evaluate: Callable[[Tensor], Tensor]
-    """A function from ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
 
-    def _value(self, X: Tensor) -> Tensor:
-        r"""Check points and evaluate them: one point, or several, one after the other.
+    def forward(self, X: Tensor) -> Tensor:
+        r"""Evaluate the acquisition function at one point, or at several, one after the other.
 
         .. math:: a(x_1, \dots, x_q) = \sum_i a(x_i \mid \text{pending}, x_1, \dots, x_{i-1})
 
@@ -685,50 +630,38 @@ class HallucinatesPending(BanditAcquisition):
         theorem is stated for the maximizer.
 
         Args:
-            X: ``batch_shape x q x d`` points.
+            X: ``batch_shape x q x d`` points, float64.
 
         Returns:
             ``batch_shape`` values; with a batched model, one for each member.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
         """
         check_points(self, X)
-        if X.shape[-2] <= 1:
-            return self._evaluate(X)
-        ahead = self._one_by_one(X if X.dim() > 2 else X.unsqueeze(0))
-        view = view_of(self)
-        view.model = ahead
-        self._look_ahead(view, ahead)
-        each = view._evaluate(ahead.points)  # ``batch_shape x q``, in front of the model's batch
-        depth = 0 if ahead._is_ensemble else len(shape_of_batch(ahead))
-        return each.sum(dim=-1 - depth)
+        return self._evaluate(X)
 
-    def _mean_and_sigma(
-        self, X: Tensor, compute_sigma: bool = True, min_var: float | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return posterior moments as BoTorch does, with the floor of :func:`.variance_of`."""
+    @t_batch_mode_transform()
+    def _evaluate(self, X: Tensor) -> Tensor:
+        return self._averages(X).sum(0)
+
+    @average_over_ensemble_models
+    def _averages(self, X: Tensor) -> Tensor:
+        """Return ``q x batch_shape`` values, averaged over the members of an ensemble."""
+        return self._values(X).movedim(-1, 0)
+
+    @abstractmethod
+    def _values(self, X: Tensor) -> Tensor:
+        """Return ``batch_shape x q`` values, each as if the points before it were pending."""
+
+    def _mean_and_deviation(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the moments of the reward at each point, ``batch_shape x q`` each."""
         if next(self.parameters(), X).device != X.device:
             self.to(X)
-        posterior = self.model.posterior(
-            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
-        )
-        mean = posterior.mean.squeeze(-2)  # ``batch_shape x 1``
-        variance = variance_of(posterior)
-        return mean, variance.sqrt().view(mean.shape)
-
-    def _one_by_one(self, X: Tensor) -> OneByOneModel:
-        """Return the posteriors of several points, each given those before it.
-
-        Args:
-            X: ``batch_shape x q x d`` points.
-        """
-        return OneByOneModel(self.model, X)
-
-    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        """Inform a view of this function that each of several points comes after others.
-
-        Args:
-            view: The view, which is changed.
-            ahead: The model of the view: the posteriors of the points.
-        """
+        posterior = posterior_of_each(self.model, X, self.posterior_transform, self.predictive)
+        mean, variance = moments_of_each(posterior, X.shape[-2])
+        return mean.squeeze(-1), variance.sqrt().squeeze(-1)
 
     @property
     def X_baseline(self) -> Tensor:
@@ -752,23 +685,41 @@ class HallucinatesPending(BanditAcquisition):
         """
         pending = copy_pending(X_pending, self.base_model)
         # errors come first, so that they leave the old points and their model in place
-        self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
+        self.model = self.base_model if pending is None else self._given_means(pending.detach())
         AcquisitionFunction.set_X_pending(self, pending)
 
+    def _gap_of_pending(self, count: int) -> str | None:
+        return at_posterior_mean(count)
 
-def view_of(module: _M) -> _M:
-    """Return a copy whose attributes, buffers and submodules can be replaced; nothing is cloned.
+    def _given_means(self, X: Tensor) -> Model:
+        """Return the model in which the outcomes of pending points are their posterior means."""
+        return hallucinate(self.base_model, X)
 
-    Args:
-        module: The module, which is not changed.
-    """
-    view = object.__new__(type(module))
-    state = {
-        name: dict(value) if name in ("_modules", "_buffers", "_parameters") else value
-        for name, value in module.__dict__.items()
-    }
-    view.__dict__.update(state)
-    return view
+
+class TwoSidedAcquisition(HallucinatesPending):
+    """Its value is the optimistic one of two confidence bounds, which need not be symmetric."""
+
+    @abstractmethod
+    def _ends(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return lower and upper bounds, averages over an ensemble, ``batch_shape x q`` each."""
+
+    def _averages(self, X: Tensor) -> Tensor:
+        return self._values(X).movedim(-1, 0)
+
+    def _values(self, X: Tensor) -> Tensor:
+        lower, upper = self._ends(X)
+        return upper if self.maximize else -lower
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """See the base class; the width is half the distance of the bounds, in deviations.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        known = super().describe(x)
+        with torch.no_grad():
+            lower, upper = self.bounds(x.unsqueeze(0))
+        return {**known, "width": 0.5 * float(upper - lower) / known["standard_deviation"]}
 
 
 def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
@@ -777,24 +728,9 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     Raises:
         TypeError: If they are not float64.
         ValueError: If they are not an ``n x d`` matrix of finite numbers.
-
-    Warns:
-        BotorchWarning: If they require a gradient, which they will not get.
     """
     if X_pending is None or len(X_pending) == 0:
         return None
-    check_finite("X_pending", check_double("X_pending", X_pending))
-    if X_pending.dim() != 2:
-        raise ValueError(
-            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. Turn a single point "
-            "into a row with X_pending.unsqueeze(0)."
-        )
+    check_matrix("X_pending", check_double("X_pending", X_pending))
     check_columns("X_pending", X_pending, model)
-    if X_pending.requires_grad:
-        warnings.warn(
-            "Pending points require a gradient but the acquisition function will not provide a "
-            "gradient to these points.",  # as BoTorch says it
-            BotorchWarning,
-            stacklevel=level_of_users_line(),
-        )
-    return X_pending.detach().to(next(model.parameters(), X_pending).device, copy=True)
+    return X_pending.to(next(model.parameters(), X_pending).device, copy=True)

@@ -20,11 +20,7 @@ from botorch.acquisition import analytic
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import (
-    average_over_ensemble_models,
-    is_ensemble,
-    t_batch_mode_transform,
-)
+from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model
@@ -49,10 +45,8 @@ from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import (
-    OneByOneModel,
     observed_inputs,
     observed_outcomes,
-    shape_of_batch,
 )
 
 
@@ -78,30 +72,12 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
         self.base_model, self.maximize = model, maximize
         self._summary = PriorSummary(model, posterior_transform)
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the acquisition function.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their values, each computed as if the points before it were pending.
-
-        Returns:
-            ``batch_shape`` values; those of an improvement are logarithms.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
-        """
-        return self._value(X)
-
-    @t_batch_mode_transform(expected_q=1)
-    @average_over_ensemble_models
-    def _evaluate(self, X: Tensor) -> Tensor:
-        return self._score(*self._mean_and_sigma(X)).squeeze(-1)
+    def _values(self, X: Tensor) -> Tensor:
+        return self._score(*self._mean_and_deviation(X))
 
     @abstractmethod
     def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
-        """Return the values at single points from ``batch_shape x 1`` means and deviations."""
+        """Return the values at ``q`` points from ``batch_shape x q`` means and deviations."""
 
     def guarantee(self) -> Guarantee:
         """Report that there is no guarantee."""
@@ -277,18 +253,14 @@ class _Improvement(_Baseline):
         scale = super().value_scale
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
 
-    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        posterior = ahead.posterior(ahead.points, posterior_transform=self.posterior_transform)
-        means = self._sign * posterior.mean.squeeze(-2)  # ``b x q x batch_shape x 1``
-        dim = -2 - len(shape_of_batch(ahead))
-        # the best mean before each point; there is none before the first
-        last = means.narrow(dim, 0, means.shape[dim] - 1)
-        worst = torch.full_like(means.narrow(dim, 0, 1), -math.inf)
-        best = torch.cat([worst, last.cummax(dim=dim).values + self.margin], dim=dim)
-        view.best_f = self._better(self.best_f, self._sign * best)
-
     def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
-        scaled = self._sign * (mean - self.best_f) / sigma
+        best, means = self.best_f, self._sign * mean
+        if mean.shape[-1] > 1:
+            # the best mean before each point; there is none before the first
+            worst = torch.full_like(means[..., :1], -math.inf)
+            before = torch.cat([worst, means[..., :-1].cummax(dim=-1).values + self.margin], -1)
+            best = self._better(best, self._sign * before)
+        scaled = (means - self._sign * best) / sigma
         return log_improvement(scaled, sigma, self.is_expected, self.noise_variance)
 
     def _read_noise(self, X_observed: Tensor | None) -> Tensor:

@@ -29,63 +29,33 @@ survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and C
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
-    BanditAcquisition,
+    TwoSidedAcquisition,
     check_columns,
     check_model,
-    check_points,
-    copy_pending,
-    of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import ArmsRule, ListArmsRule
-from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
-from botorch_bandits.acquisition.upper_confidence_bound import (
-    THEOREMS,
-    ingredients,
-    wanted_by_theorem,
-)
 from botorch_bandits.checks import (
     check_double,
-    check_one_of,
-    check_positive,
-    check_probability,
-    counted,
 )
-from botorch_bandits.confidence import PriorSummary
-from botorch_bandits.confidence.diagnosis import check_model as check_predictions
-from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
-from botorch_bandits.confidence.guarantee import (
-    DRAWN_FROM_LIST,
-    FIXED_AFTER_FIRST,
-    FIXED_LIST,
-    GAUSSIAN_NOISE_ON_LIST,
-    Guarantee,
-    RegretStatement,
-    Statement,
-    at_posterior_mean,
-)
-from botorch_bandits.confidence.width_rules import check_assume
+from botorch_bandits.confidence.candidate_widths import CandidateWidths
+from botorch_bandits.confidence.guarantee import Guarantee, at_posterior_mean
+from botorch_bandits.confidence.ingredients import wanted_by_theorem
 from botorch_bandits.models.candidates import CandidatesModel
-from botorch_bandits.models.reading import LEAST_VARIANCE
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:
-    from botorch_bandits.acquisition.player import Player
+    pass
 
 
 def check_list_model(model: Model) -> CandidatesModel:
@@ -103,245 +73,11 @@ def check_list_model(model: Model) -> CandidatesModel:
     return model
 
 
-FORMS = ("survivors", "mixture")
-"""The forms: the largest bound of the survivors, or the bound of the mixture."""
-
-SMOOTHNESS = ("smoothness_a", "smoothness_b")
-"""The ingredients of the width of Theorem 2 that may differ between priors."""
-
-MIXTURE_WIDTH = 2.0
-"""The constant width if no ingredient of a width is given."""
-
-MOST_ROWS_CHECKED = 2000
-"""With more outcomes, a guarantee does not compare them with what the priors predicted."""
-
-
-CONSTANT_WIDTH = (
-    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
-    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms num_arms= "
-    "(Theorem 1), which a loop on Arms fills in unless width= is given"
-)
-"""Why a constant width has no guarantee, whether it was given or is the default on a box."""
-
-
 REMEDY = "; regret_bound(x, choices) bounds the regret of this round for any choice"
 """What bounds the regret on arms while points are pending."""
 
 
-class CandidateWidths:
-    """The confidence bands of a list of priors, in each round.
-
-    Args:
-        options: The arguments of :class:`CandidatesUpperConfidenceBound` by name, None for those
-            that were left out; the survivors and the bands each get half of ``delta``.
-
-    Raises:
-        ValueError: If ingredients do not match the form, belong to more than one width, or some of
-            those of Theorem 2 are missing.
-    """
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        """See the class."""
-        self.form = form = check_one_of("form", options["form"], FORMS)
-        self.delta = check_probability("delta", options["delta"])
-        given = ingredients(CandidatesUpperConfidenceBound, options)
-        if form == "mixture" and given.keys() - {"width"}:
-            raise ValueError(
-                "form='mixture' has a constant width; leave num_arms=, smoothness_a=, "
-                "smoothness_b=, dim= and side_length= out."
-            )
-        self.given = given or {"width": MIXTURE_WIDTH}
-        self.num_arms, self.on_box = given.get("num_arms"), "dim" in given
-        self._rule: Any = None  # on a box, the width differs between priors
-        if not self.on_box:
-            self._rule = THEOREMS[tuple(self.given)](delta=self.level, **self.given)
-
-    @property
-    def level(self) -> float:
-        """The level of the survivors, half of ``delta``; the bands have the other half."""
-        return 0.5 * self.delta
-
-    def in_round(self, round_number: int, scales: NDArray[np.float64]) -> float | NDArray[Any]:
-        """Return the width of each prior's band, or one for all.
-
-        Args:
-            round_number: ``t``, from 1.
-            scales: The output scale of each prior.
-        """
-        if self._rule is not None:
-            return float(self._rule.width(None, round_number))
-        a, b = (one_each(name, self.given[name], len(scales)) for name in SMOOTHNESS)
-        dim, side_length = self.given["dim"], self.given["side_length"]
-        # many priors have the same width
-        pairs, which = np.unique(np.stack([a, b / np.sqrt(scales)]), axis=1, return_inverse=True)
-        each = [
-            float(gp_ucb_compact_width(dim, round_number, self.level, side_length, *pair))
-            for pair in pairs.T.tolist()
-        ]
-        return np.array(each)[which]
-
-    def bounds(
-        self,
-        model: CandidatesModel | Player,
-        mean: Tensor,
-        variance: Tensor,
-        width: float | NDArray[np.float64],
-    ) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper bound, ``...`` each.
-
-        Args:
-            model: What has the evidence, and the ``recipe`` of the list.
-            mean: ``G x ...`` posterior means of the groups of priors.
-            variance: ``G x ...`` posterior variances.
-            width: The result of :meth:`in_round`.
-        """
-        groups, evidence = model.recipe.groups, model.evidence
-        if self.form == "survivors":
-            return groups.bounds(mean, variance, width, evidence.numpy_in_force(self.level))
-        center, spread = groups.mixture(mean, variance, evidence.numpy_posterior_weights())
-        half = spread.clamp_min(LEAST_VARIANCE).sqrt() * float(width)
-        return center - half, center + half
-
-    def guarantee(self, model: CandidatesModel) -> Guarantee:
-        """Return what is proved about the bands.
-
-        Args:
-            model: The list and the outcomes that have arrived.
-        """
-        if self.form == "mixture":
-            return Guarantee(
-                method="upper confidence bound of the mixture of a list of priors",
-                gaps=("no theorem covers the mixture; form='survivors' has one",),
-            )
-        count = model.recipe.num_candidates
-        if "width" in self.given:
-            return Guarantee(
-                method="upper confidence bound of a list of priors",
-                gaps=(CONSTANT_WIDTH,),
-            )
-        where = (
-            "at the point of the round and on a discretization that grows with it; not at all "
-            "points at once"
-            if self.on_box
-            else "on all arms (with contexts: at the context of each round)"
-        )
-        in_force = model.evidence.numpy_in_force(self.level)
-        tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
-        added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
-        constants = {
-            "delta": self.delta,
-            "delta_of_survivors": self.level,
-            "delta_of_bands": self.level,
-            "num_candidates": float(count),
-            "num_survivors": float(model.evidence.numpy_survivors(self.level).sum()),
-        }
-        if self.num_arms is not None:
-            constants["num_arms"] = float(self.num_arms)
-        skipped = model.recipe.num_skipped
-        fixed: tuple[str, ...] = (FIXED_LIST,)
-        if skipped:
-            fixed = (
-                f"everything is conditional on the first {skipped} outcomes, which chose the list; "
-                "the rounds until then are not covered",
-                FIXED_AFTER_FIRST,
-            )
-        assumptions: list[str] = [DRAWN_FROM_LIST, *fixed, GAUSSIAN_NOISE_ON_LIST]
-        if self.on_box:
-            assumptions += [
-                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
-                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
-                "L, with the smoothness_a and smoothness_b of the true prior for a and b",
-                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
-                "at most side_length, fixed before the data",
-            ]
-        else:
-            assumptions.append(
-                "the acquisition is maximized over at most num_arms arms, fixed before the data"
-            )
-        theorem = "Theorem 2" if self.on_box else "Theorem 1"
-        guarantee = Guarantee(
-            method="upper confidence bound of the survivors of a list of priors",
-            theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
-            bands=Statement(
-                "with {probability} the reward lies between the least lower and the largest upper "
-                f"bound of the priors that survive, in all rounds, {where}",
-                delta=self.delta,
-                reach=None if self.on_box else "arms",
-            ),
-            regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every round t that "
-                "maximizes the upper confidence bound is at most the distance of the bounds at the "
-                "point that it chose, which is twice the effective width times standard deviation"
-                + added,
-                delta=self.delta,
-                factor=2.0,
-                tail=tail,
-            ),
-            assumptions=tuple(assumptions),
-            constants=constants,
-        )
-        after = model.evidence.refuted_after(self.level)
-        if after is not None:
-            guarantee = guarantee.with_gaps(
-                f"after {after} outcomes all {count} priors on the list were refuted at level "
-                f"{self.level:g}"
-            )
-        return replace(guarantee, notes=notes_on_list(model))
-
-
-def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
-    """Return one positive number for each prior on a list.
-
-    Args:
-        name: The name of the argument, for error messages.
-        value: One number for all, or one per prior.
-        count: The number of priors.
-
-    Raises:
-        ValueError: If the number of entries differs, or one is not positive.
-    """
-    values = np.asarray(value)
-    if values.ndim and len(values) != count:
-        raise ValueError(
-            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
-            "number for all, or one per prior."
-        )
-    return np.array([check_positive(name, each) for each in np.broadcast_to(values, count)])
-
-
-def notes_on_list(model: CandidatesModel) -> tuple[str, ...]:
-    """Return what the outcomes say against the likeliest prior on a list, if anything.
-
-    Evidence compares priors with the list as a whole, so that it does not tell whether all of them
-    are wrong; how well the likeliest predicted the outcomes does.
-
-    Args:
-        model: The list and the outcomes that have arrived.
-    """
-    if model.num_rows > MOST_ROWS_CHECKED:
-        return ()
-    try:
-        check = check_predictions(model)
-    except (TypeError, ValueError, RuntimeError):
-        return ()  # the likeliest is a model of the user's own, whose prior cannot be read
-    name, notes = model.evidence.names[int(model.evidence.posterior_weights.argmax())], []
-    if check.finding in ("overconfident", "changed", "mean off"):
-        notes.append(
-            f"the data speak against the list as a whole, of whose priors {name!r} is the "
-            f"likeliest. {check.verdict} If none of the priors is the true one, nothing above is "
-            "guaranteed"
-        )
-    if check.is_uncorrelated:
-        notes.append(
-            f"under {name!r}, the likeliest prior on the list, half of the points have a "
-            f"correlation of at most {check.nearest_correlation:.2g} with every other, so that "
-            "outcomes say nothing about other points; lengthscales must be in the units of the "
-            "inputs, and candidate_grid takes one for each input"
-        )
-    return tuple(notes)
-
-
-class CandidatesUpperConfidenceBound(BanditAcquisition):
+class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
     r"""Upper confidence bound on a list of priors: the largest bound among those that survive.
 
     Hyperparameters may be learned within the list: :meth:`guarantee` holds although the same
@@ -396,8 +132,9 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     """
 
     defines_rule: ClassVar[bool] = True
+    of_ensemble: ClassVar[str | None] = None
     base_model: CandidatesModel
-    maximize: bool
+    model: CandidatesModel
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -418,14 +155,9 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
     ) -> None:
         """See the class."""
         given = {**locals()}
-        listed = check_list_model(model)
-        super().__init__(listed)
-        self.base_model = listed
-        self.maximize = check_one_of("maximize", maximize, (True, False))
-        self.assume = check_assume(assume)
+        super().__init__(check_list_model(model))
+        self._read_arguments(given)
         self.widths = CandidateWidths(given)
-        self._summary = PriorSummary(model, None, self.assume)
-        self._start_rounds(round_number, X_pending)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -439,73 +171,43 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:
-        check_one_of("maximize", options["maximize"], (True, False))
-        check_assume(options["assume"])
         return ListArmsRule(CandidateWidths(options), options["maximize"])
-
-    @property
-    def is_refuted(self) -> bool:
-        """Whether no prior on the list survives."""
-        return not bool(self.survivors.any())
 
     @property
     def survivors(self) -> Tensor:
         """Which priors on the list survive, one ``bool`` each."""
         return self.base_model.evidence.survivors(self.widths.level)
 
-    @property
-    def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should also start; the name is BoTorch's.
-
-        Raises:
-            AttributeError: If there are none yet.
-        """
-        if self.base_model.num_rows == 0:
-            raise AttributeError("without data there are no points to start near.")
-        return self.base_model.X_baseline
-
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points, starting again from the model of the outcomes that have arrived.
-
-        The widths are then for the round after the pending ones.
+        """See the base class; the widths are then for the round after the pending points.
 
         Args:
             X_pending: ``n x d`` points; None for none.
 
-        Raises:
-            TypeError: If the points are not float64.
-            ValueError: If the shape is not ``n x d``, or a number is not finite.
-
         Warns:
             RefutedListWarning: If none of the priors whose evidence counts survives.
         """
-        pending = copy_pending(X_pending, self.base_model)
-        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
-        AcquisitionFunction.set_X_pending(self, pending)
-        scales = self.base_model.recipe.groups.scales
-        self._width_in_round = self.widths.in_round(self.round_number, scales)
+        super().set_X_pending(X_pending)
+        self._widths(1)  # checks the ingredients, now that the list is known
         if self.widths.form == "survivors":
             self.base_model.evidence.in_force(self.widths.level)  # warns if all are refuted
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
+    def _given_means(self, X: Tensor) -> CandidatesModel:
+        return self.base_model.hallucinated(X)
 
-        Args:
-            X: ``batch_shape x q x d`` points, float64. With ``q > 1``, the value is the sum of the
-                bounds of the points, each computed as if the points before it were pending.
+    def _widths(self, num_points: int) -> list[float | NDArray[Any]]:
+        """Return the widths of the rounds of several points, one after the other."""
+        first, scales = self.round_number, self.base_model.recipe.groups.scales
+        return [self.widths.in_round(first + i, scales) for i in range(num_points)]
 
-        Returns:
-            Values in outcome units, ``batch_shape``.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        return self._evaluate(X)
-
-    @t_batch_mode_transform(assert_output_shape=False)
-    def _evaluate(self, X: Tensor) -> Tensor:
-        return self._values(X).sum(-1)
+    def _ends(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        model, q = self.model, X.shape[-2]
+        moments = model.group_moments if q == 1 else model.group_moments_one_by_one
+        each = [moment.unbind(-1) for moment in moments(X)]  # G x batch_shape each
+        rounds = zip(*each, self._widths(q), strict=True)
+        ends = [self.widths.bounds(model, *own) for own in rounds]
+        lower, upper = (torch.stack(end, dim=-1) for end in zip(*ends, strict=True))
+        return lower, upper
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper confidence bound from the outcomes that have arrived.
@@ -521,106 +223,56 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             ValueError: If its columns differ from those of the model.
         """
         check_columns("X", check_double("X", X), self.base_model)
-        return self._bounds(self.base_model, X)
+        model = self.base_model
+        return self.widths.bounds(model, *model.group_moments(X), *self._widths(1))
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = self.base_model.mixture(X)
-        return mean, variance.clamp_min(0.0).sqrt()
+        return mean, variance.sqrt()
 
-    def known_at(self, X: Tensor) -> Bounds:
-        return Bounds(*self.moments(X), *self.bounds(X))
-
-    def _values(self, X: Tensor) -> Tensor:
-        """Return ``batch_shape x q`` values, each as if the points before it were pending."""
-        if X.shape[-2] == 1:
-            lower, upper = self._bounds(self.model, X)
-            return upper if self.maximize else -lower
-        mean, variance = self.model.group_moments_one_by_one(X)
-        scales, each = self.base_model.recipe.groups.scales, []
-        for i in range(X.shape[-2]):
-            width = self.widths.in_round(self.round_number + i, scales)
-            here = (mean[..., i], variance[..., i])
-            lower, upper = self.widths.bounds(self.model, *here, width)
-            each.append(upper if self.maximize else -lower)
-        return torch.stack(each, dim=-1)
-
-    def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
-        r"""Return the bound on the regret of this round if a given point is played.
+    def regret_bound(self, x: Tensor, choices: Tensor) -> float:
+        r"""Return the bound on the regret of this round if a given arm is played.
 
         It is :math:`\max_x U_t(x) - L_t(x_t)`, computed from the outcomes that have arrived, and it
-        holds no matter which rule chose the point, and while points are pending as well. If
+        holds no matter which rule chose the arm, and while points are pending as well. If
         ``guarantee().bands`` does not hold, it is not a bound. If it is no smaller than the
         difference between the largest and the smallest outcome, it says no more than they do.
 
         Args:
-            x: The point that is played, ``d``-dimensional.
-            choices: ``num_arms x d`` arms; the regret is against the best of them. None if the
-                point maximizes the upper bound, as it does on a box if no points are pending; the
-                term that Theorem 2 adds is included.
+            x: The arm that is played, ``d``-dimensional.
+            choices: ``n x d`` arms; the regret is against the best of them.
 
         Raises:
             TypeError: If a tensor is not float64.
-            ValueError: If points are pending and ``choices`` are left out, there are more of them
-                than ``num_arms``, or ``x`` is none of them.
+            ValueError: If the width is not that of ``num_arms``, there are more choices, or ``x``
+                is none of them.
         """
-        if choices is not None:
-            self._check_choice(x, choices)
-        elif self.X_pending is not None:
-            raise ValueError(
-                f"{counted(len(self.X_pending), 'point is', 'points are')} pending, so x need not "
-                "maximize the upper bound of the outcomes that have arrived. Pass the arms as "
-                "choices=."
-            )
-        with torch.no_grad():
-            lower, upper = self.bounds(x)
-            best, worst = float(upper), float(lower)
-            if choices is not None:
-                lowest, highest = self.bounds(choices)
-                best = float(highest.max())
-                if not self.maximize:
-                    best, worst = float(upper), float(lowest.min())
-        return best - worst + self.tail
-
-    def _check_choice(self, x: Tensor, choices: Tensor) -> None:
-        """Raise an error unless a point is one of the arms for which the bounds hold."""
         check_columns("choices", check_double("choices", choices), self.base_model)
         num_arms = self.widths.num_arms
-        if num_arms is None:
-            return
-        if len(choices) > num_arms:
+        if num_arms is None or len(choices) > num_arms:
             raise ValueError(
                 f"choices has {len(choices)} points, but the width is for num_arms={num_arms}. "
                 "Build the acquisition function with the number of all arms."
             )
-        if not bool((choices == x.reshape(1, -1)).all(-1).any()):
+        is_played = (choices == x.reshape(1, -1)).all(-1)
+        if not bool(is_played.any()):
             raise ValueError(
                 f"x is {x.reshape(-1).tolist()}, which is none of the {len(choices)} choices, so "
                 "the bounds need not hold there. Pass one of the choices."
             )
+        with torch.no_grad():
+            lower, upper = self.bounds(choices)
+        if self.maximize:
+            return float(upper.max() - lower[is_played][0])
+        return float(upper[is_played][0] - lower.min())
 
-    @property
-    def tail(self) -> float:
-        """The amount that the discretization adds to the regret of this round; 0 on arms."""
-        if not self.widths.on_box:
-            return 0.0
-        scales = self.base_model.recipe.groups.scales
-        scales = scales[self.base_model.evidence.numpy_in_force(self.widths.level)]
-        return math.sqrt(float(scales.max())) / self.round_number**2
-
-    def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.widths.bounds(model, *model.group_moments(X), self._width_in_round)
+    def _gap_of_pending(self, count: int) -> str | None:
+        """See the base class; the bounds hold, and it is a gap of one statement."""
+        return None
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this list, or why none does."""
-        guarantee = self.widths.guarantee(self.base_model)
-        if guarantee.theorem is not None:
-            reasons = [
-                f"hyperparameters may have been learned from the same outcomes: {each}"
-                for learned in self.base_model.recipe.learned
-                for each in learned
-                if not (each == "frozen parameters" and "fixed prior" in self.assume)
-            ]
-            guarantee = guarantee.with_gaps(*reasons)
+        guarantee = self.widths.guarantee(self.base_model, self.assume)
         if self.X_pending is not None:
             gap = at_posterior_mean(len(self.X_pending))
             if guarantee.theorem is None:
@@ -636,8 +288,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
                     f"{'' if self.widths.on_box else REMEDY}",
                     of="regret",
                 )
-        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
-        return of_acquisition(self, guarantee)
+        return self._as_used(guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.
@@ -648,17 +299,13 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         Args:
             x: A ``d``-dimensional point.
         """
-        known = super().describe(x)
-        with torch.no_grad():
-            lower, upper = (float(bound) for bound in self.bounds(x))
-        deviation = max(known["standard_deviation"], math.sqrt(LEAST_VARIANCE))
+        lower, upper = (float(bound) for bound in self.bounds(x.detach()))
         return {
-            **known,
-            "width": 0.5 * (upper - lower) / deviation,
+            **super().describe(x),
             "lower_bound": lower,
             "upper_bound": upper,
             "num_survivors": float(self.survivors.sum()),
-            "is_refuted": float(self.widths.form == "survivors" and self.is_refuted),
+            "is_refuted": float(self.widths.form == "survivors" and not self.survivors.any()),
         }
 
 
@@ -695,7 +342,6 @@ class CandidatesThompsonSampling(SeededDraw):
     """
 
     defines_rule: ClassVar[bool] = True
-    pending: ClassVar[str] = "redraw"
 
     def __init__(
         self,
@@ -707,16 +353,15 @@ class CandidatesThompsonSampling(SeededDraw):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        listed = check_list_model(model)
-        super().__init__(listed)
-        self.base_model = listed
-        self.maximize = check_one_of("maximize", maximize, (True, False))
+        given = {**locals()}
+        super().__init__(check_list_model(model))
+        self._read_arguments(given)
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule:
-        return ListArmsRule(None, check_one_of("maximize", options["maximize"], (True, False)))
+        return ListArmsRule(None, options["maximize"])
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Draw again, both the prior and the function; see the base class.
@@ -761,5 +406,4 @@ class CandidatesThompsonSampling(SeededDraw):
         Args:
             x: A ``d``-dimensional point.
         """
-        check_points(self, x.unsqueeze(0))
         return {**self.draw.describe(x), "candidate": float(self.entry)}

@@ -24,19 +24,16 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import (
-    BanditAcquisition,
-    check_points,
-    copy_pending,
-    view_of,
-)
+from botorch_bandits.acquisition.base import copy_pending
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
-from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_one_of, check_probability
+from botorch_bandits.acquisition.upper_confidence_bound import (
+    WidthAcquisition,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import (
     CensoredWidth,
     Guarantee,
@@ -46,53 +43,18 @@ from botorch_bandits.confidence.censored import (
     ALL_QUERIES_ENTER,
     below_the_minimum,
 )
-from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
+from botorch_bandits.confidence.ingredients import censored_width_rule
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.models.censoring import (
     DEFAULT_TOLERANCE,
     DropInCensoring,
-    least_lower_bounds,
     output_signs,
 )
 from botorch_bandits.models.reading import (
     observed_outcomes,
     prior_means,
-    shape_of_batch,
 )
-
-
-def censored_width_rule(
-    options: Mapping[str, Any], delta: float, default_width: float | None = None
-) -> CensoredWidth:
-    """Return the width rule that a constructor's options describe.
-
-    Args:
-        options: All options, by their names in the constructor; ``width`` is the constant.
-        delta: The width's share of delta.
-        default_width: The constant to use if neither norm nor noise is known. If it is None, the
-            two have defaults instead.
-    """
-    rkhs_bound, constant = options["rkhs_bound"], options["width"]
-    not_given: tuple[str, ...] = ()
-    if constant is None:
-        rkhs_bound, not_given = complete_censored_bounds(
-            rkhs_bound,
-            options["noise_bound"],
-            options["outcome_bound"],
-            check_one_of("units", options["units"], ("outcome", "prior")),
-            options["bounded_outcomes"],
-        )
-        if default_width is not None and {"rkhs_bound", "noise_bound"} <= set(not_given):
-            rkhs_bound, constant = None, default_width
-    names = ("noise_bound", "outcome_bound", "any_lambda", "bounded_outcomes", "units", "fill")
-    return CensoredWidth(
-        rkhs_bound=rkhs_bound,
-        delta=delta,
-        constant=constant,
-        not_given=not_given,
-        **{name: options[name] for name in names},
-    )
 
 
 def drop_in_censoring(options: Mapping[str, Any]) -> DropInCensoring:
@@ -107,22 +69,53 @@ def drop_in_censoring(options: Mapping[str, Any]) -> DropInCensoring:
     return DropInCensoring(**known)
 
 
-class CensorsPending(BanditAcquisition):
+class CensorsPending(WidthAcquisition):
     """Sets pending points to the known minimum and computes the corresponding width."""
 
-    base_model: Model
-    rule: Any  # a CensoredWidth
-    posterior_transform: PosteriorTransform | None
-    scale: float
-    assume: tuple[str, ...]
+    rule: CensoredWidth
     _censoring: DropInCensoring
-    _signs: tuple[float, ...]
     pseudo_values: tuple[float, ...] | None
     """The value used as the minimum: one number per output, in raw units; None before there is a
     proxy for an unknown minimum."""
     filled_values: Tensor | None
     """The values that fill in pending queries, ``batch_shape x p x m`` in raw units; None if there
     are none, and with ``fill="minimum"``."""
+
+    def __init__(  # noqa: PLR0913 - a public constructor
+        self,
+        model: Model,
+        *,
+        minimum: float | tuple[float, ...] | None = None,
+        minimum_proxy: float | None = None,
+        outcome_bound: float | tuple[float, ...] | None = None,
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | tuple[float, ...] | None = None,
+        delta: float = 0.1,
+        any_lambda: bool = False,
+        bounded_outcomes: bool = False,
+        window: str = "pending",
+        max_delay: int | None = None,
+        units: str = "outcome",
+        width: float | None = None,
+        scale: float = 1.0,
+        pseudo_noise: float = 0.0,
+        on_lower: str = "error",
+        tolerance: float | None = None,
+        ringing_tolerance: float | None = DEFAULT_TOLERANCE,
+        fill: str = "minimum",
+        delay_distribution: DelayDistribution | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        self._initialize({**locals()})
+
+    def _read_arguments(self, given: Mapping[str, Any]) -> None:
+        super()._read_arguments(given)
+        self._censoring = drop_in_censoring(given)
+        self._signs = output_signs(self.base_model, self.posterior_transform, self.maximize)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -132,43 +125,14 @@ class CensorsPending(BanditAcquisition):
         check_scale(options["scale"])
         return None
 
-    @classmethod
-    def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
-        """Return the rule of the width; see :meth:`WidthUpperConfidenceBound.width_rule`."""
-        raise NotImplementedError
-
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean, standard deviation, width and information gain at one point.
-
-        Args:
-            x: A ``d``-dimensional point. The model must not be batched.
-        """
-        described = super().describe(x)
-        gain = self.rule.information_gain(self._summary_with_pending)
-        if gain is not None:  # the base class's gain is without pending rows
-            described["information_gain"] = float(gain.mean())
-        return described
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._summary_with_pending.forget()
-
     def _censor(self, X_pending: Tensor | None) -> Tensor:
         """Replace the model with the censored one, and return the scaled width."""
-        base_model, censoring = self.base_model, self._censoring
-        if not isinstance(self.rule, CensoredWidth):
-            raise TypeError(
-                f"{type(self).__name__}.width_rule made a {type(self.rule).__name__}; censored "
-                "feedback needs a CensoredWidth, which knows the sum over pending queries."
-            )
+        base_model, censoring, signs = self.base_model, self._censoring, self._signs
         pending = copy_pending(X_pending, base_model)
-        signs = output_signs(base_model, self.posterior_transform, self.maximize)
-        values = censoring.pseudo_values(base_model, signs)
+        values = censoring.pseudo_values(base_model, signs, pending)
         model = with_ordinary_noise = base_model
         filled = shares = None
-        if pending is not None:
-            if values is None:
-                values = least_lower_bounds(base_model, censoring.minimum_proxy, signs, pending)
+        if pending is not None and values is not None:
             if censoring.fills_in:
                 filled, shares = censoring.fill_in(base_model, pending, values, signs)
             at = values if filled is None else filled
@@ -179,23 +143,22 @@ class CensorsPending(BanditAcquisition):
         sums = censoring.deviation_sums(base_model, model, pending, shares)
         width = self.scale * self.rule.censored_width(summary, sums)
         if pending is not None and values is not None:
-            censoring.warn_of_ringing(
-                base_model,
-                model,
-                pending,
-                values,
-                self.posterior_transform,
-                self.maximize,
-            )
+            of_reward = self.posterior_transform, self.maximize
+            censoring.warn_of_ringing(base_model, model, pending, values, *of_reward)
         # no error can follow, so nothing is left half done
-        self.model, self.pseudo_values, self._signs = model, values, signs
-        self.filled_values, self._summary_with_pending = filled, summary
+        self.model, self.pseudo_values = model, values
+        self.filled_values, self._summary = filled, summary
         AcquisitionFunction.set_X_pending(self, pending)
         return width
 
+    def _gap_of_pending(self, count: int) -> str | None:
+        if self._censoring.pseudo_noise > 0.0:
+            return "pending rows have more noise than the others"
+        return None
+
     def _censored_guarantee(self) -> Guarantee:
         """Return the guarantee of the width, if the user does what a loop would do."""
-        guarantee: Guarantee = self.rule.guarantee(self._summary_with_pending, 1)
+        guarantee = self.rule.guarantee(self._summary, 1)
         censoring, values = self._censoring, self.pseudo_values or ()
         outcomes = observed_outcomes(self.base_model)
         if guarantee.theorem is not None:
@@ -210,8 +173,6 @@ class CensorsPending(BanditAcquisition):
             elif num_below and not censoring.fills_in:
                 guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
             guarantee = guarantee.with_assumptions(ALL_QUERIES_ENTER)
-        if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
-            guarantee = guarantee.with_gaps("pending rows have more noise than the others")
         means = prior_means(self.base_model)
         return guarantee.with_gaps(
             *censoring.gaps(values, means, outcomes, censoring.units, self._signs)
@@ -316,39 +277,6 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - a public constructor
-        self,
-        model: Model,
-        *,
-        minimum: float | tuple[float, ...] | None = None,
-        minimum_proxy: float | None = None,
-        outcome_bound: float | tuple[float, ...] | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
-        delta: float = 0.1,
-        any_lambda: bool = False,
-        bounded_outcomes: bool = False,
-        window: str = "pending",
-        max_delay: int | None = None,
-        units: str = "outcome",
-        width: float | None = None,
-        scale: float = 1.0,
-        pseudo_noise: float = 0.0,
-        on_lower: str = "error",
-        tolerance: float | None = None,
-        ringing_tolerance: float | None = DEFAULT_TOLERANCE,
-        fill: str = "minimum",
-        delay_distribution: DelayDistribution | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
-        X_pending: Tensor | None = None,
-    ) -> None:
-        """See the class."""
-        given = {**locals()}
-        self._censoring = drop_in_censoring(given)
-        self._initialize(given)
-
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
         return censored_width_rule(options, check_probability("delta", options["delta"]))
@@ -367,42 +295,24 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         """
         self._set_width(self._censor(X_pending))
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their bounds, each computed as if the points before it were pending; it has no
-                gradient.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1`` and a gradient is needed, or the model is a batch.
-        """
-        check_points(self, X)
-        if X.shape[-2] <= 1:
-            return self._value(X)
-        X = X if X.dim() > 2 else X.unsqueeze(0)
-        is_batch = bool(shape_of_batch(self.base_model)) and not is_ensemble(self.base_model)
-        if X.requires_grad or is_batch:
+    def _evaluate(self, X: Tensor) -> Tensor:
+        if X.shape[-2] == 1:
+            return super()._evaluate(X)
+        if X.requires_grad:
             raise UnsupportedError(
-                "pending points enter the model, so q > 1 points have a value but no gradient, and "
-                "none in a batch of models. Ask for one point at a time (sequential=True in "
-                "optimize_acqf)."
+                "pending points enter the model, so q > 1 points have a value but no gradient. Ask "
+                "for one point at a time (sequential=True in optimize_acqf)."
             )
-        ahead, empty = view_of(self), X.new_empty(0, X.shape[-1])
-        pending = empty if self.X_pending is None else self.X_pending
-        values = []
-        for points in X.reshape(-1, *X.shape[-2:]):
-            each = []
-            for i, point in enumerate(points.split(1)):
-                ahead.set_X_pending(torch.cat([pending, points[:i]]))
-                each.append(ahead(point))
-            values.append(torch.stack(each).sum())
-        return torch.stack(values).reshape(X.shape[:-2])
+        pending, values = self.X_pending, []
+        known = X.new_empty(0, X.shape[-1]) if pending is None else pending
+        try:
+            for points in X.reshape(-1, *X.shape[-2:]):  # q x d
+                for i, point in enumerate(points.split(1)):
+                    self.set_X_pending(torch.cat([known, points[:i]]))
+                    values.append(self(point))
+        finally:
+            self.set_X_pending(pending)
+        return torch.cat(values).reshape(X.shape[:-1]).sum(-1).reshape(X.shape[:-2] or (1,))
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -468,40 +378,20 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - a public constructor
+    def __init__(
         self,
         model: Model,
         *,
-        minimum: float | tuple[float, ...] | None = None,
-        minimum_proxy: float | None = None,
-        outcome_bound: float | tuple[float, ...] | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
-        delta: float = 0.1,
-        any_lambda: bool = False,
-        bounded_outcomes: bool = False,
-        window: str = "pending",
-        max_delay: int | None = None,
-        units: str = "outcome",
-        width: float | None = None,
-        scale: float = 1.0,
-        pseudo_noise: float = 0.0,
-        on_lower: str = "error",
-        tolerance: float | None = None,
-        ringing_tolerance: float | None = DEFAULT_TOLERANCE,
-        fill: str = "minimum",
-        delay_distribution: DelayDistribution | None = None,
         choices: Tensor | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
-        X_pending: Tensor | None = None,
         seed: int | None = None,
+        **options: Any,
     ) -> None:
-        """See the class."""
-        given = {**locals()}
-        self._censoring = drop_in_censoring(given)
-        self._initialize(given)
+        """See the class, which names the ``options``."""
+        self._drawn_on = {"choices": choices, "seed": seed}
+        super().__init__(model, **options)
+
+    def _initialize(self, given: Mapping[str, Any]) -> None:
+        super()._initialize({**given, **self._drawn_on})
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:

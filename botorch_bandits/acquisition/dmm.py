@@ -17,28 +17,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
-    HallucinatesPending,
+    TwoSidedAcquisition,
     check_model,
     check_points,
-    of_acquisition,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
-from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import (
     counted,
 )
 from botorch_bandits.confidence import (
     Guarantee,
-    PriorSummary,
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
@@ -52,12 +49,10 @@ from botorch_bandits.confidence.dmm import (
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
 )
-from botorch_bandits.confidence.igp_ucb import (
-    FIRST_ROW,
-    complete_bounds,
-)
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_assume
-from botorch_bandits.models.reading import on_device_of, read_moments, read_noise
+from botorch_bandits.confidence.igp_ucb import FIRST_ROW
+from botorch_bandits.confidence.ingredients import ridge_terms
+from botorch_bandits.confidence.width_rules import bound_constants
+from botorch_bandits.models.reading import read_moments, read_noise
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
@@ -106,41 +101,6 @@ def _places(index: Tensor, front: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _DMMRound:
-    """The confidence set of a round.
-
-    Attributes:
-        rows: The rows.
-        found: Their set.
-    """
-
-    rows: RowsOfOutput
-    found: RidgeConfidenceSet
-
-    def ends(self, seen: Seen, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
-        arms = index.expand(*seen.batch_shape, -1)
-        front = None if seen.now is None else seen.now.expand(len(index), -1)
-        cross = self.rows.covariance(_places(arms, front), self.found.ridges.places)
-        prior = seen.posterior.prior.variances(seen.now)[0][arms]
-        lower, upper = self.found.bounds(cross, prior)
-        if seen.pending is not None:
-            unit = seen.prior_share(1.0)
-            before, after = (
-                seen.player.outside(each.variance_at(index)) / unit
-                for each in (seen.posterior, seen.view)
-            )
-            lower, upper = narrow(lower, upper, before, after)
-        return lower + seen.prior_mean, upper + seen.prior_mean
-
-    @property
-    def is_nearly_empty(self) -> bool:
-        """Whether the set is so small that its ends may meet."""
-        share = self.found.radicands.amin(-1) / self.found.rkhs_bound**2
-        return bool((share < SMALLEST_RADICAND).any())
-
-
-@dataclass(frozen=True, eq=False)
 class DMMArmsRule(ArmsRule):
     """The upper bound by DMM, or minus the lower one when minimizing.
 
@@ -152,27 +112,25 @@ class DMMArmsRule(ArmsRule):
     terms: RidgeTerms
     maximize: bool
 
-    def prepare(self, seen: Seen) -> _DMMRound:
-        """Return the set of the observed data; whether these refute the assumptions is reported."""
+    def prepare(self, seen: Seen) -> tuple[RowsOfOutput, RidgeConfidenceSet]:
+        """Return the rows and their set; whether they refute the assumptions is reported."""
         rows = _rows_of(seen)
         found = self.terms.confidence_set(rows)
-        if not self.terms.doubles and bool(found.is_refuted.any()):
-            smallest = float(found.smallest_rkhs_bound.max())
-            self.terms.report_refutation(smallest * seen.prior_deviation, smallest)
-        return _DMMRound(rows, found)
+        self.terms.report_refutation(found, seen.prior_deviation)
+        return rows, found
 
     def scores(self, seen: Seen) -> Tensor:
-        known = seen.prepared
+        _, found = seen.prepared
 
         def exact(some: Tensor) -> Tensor:
-            lower, upper = known.ends(seen, some)
+            lower, upper = self._ends(seen, some)
             return upper if self.maximize else -lower
 
-        every = torch.arange(seen.posterior.prior.num_points, device=seen.posterior.lam.device)
-        if seen.batch_shape or known.is_nearly_empty:
+        every, share = _every(seen), found.radicands.amin(-1) / found.rkhs_bound**2
+        if seen.batch_shape or bool((share < SMALLEST_RADICAND).any()):
             return exact(every)
         # the bound at the ridge of the model, whose posterior is at hand, is above the bound
-        width, sign = float(known.found.radicands[-1].sqrt()), 1.0 if self.maximize else -1.0
+        width, sign = float(found.radicands[-1].sqrt()), 1.0 if self.maximize else -1.0
         observed = replace(seen, pending=None)
         scores = sign * seen.mean + width * observed.deviation_for(width, self.maximize)
         among = every if seen.among is None else seen.among
@@ -182,19 +140,38 @@ class DMMArmsRule(ArmsRule):
         return scores
 
     def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        every = torch.arange(seen.posterior.prior.num_points, device=seen.posterior.lam.device)
-        return seen.prepared.ends(seen, every)
+        return self._ends(seen, _every(seen))
 
     def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        found = seen.prepared.found
-        lower, upper = (each.squeeze(-1) for each in seen.prepared.ends(seen, arm.reshape(1)))
-        smallest = seen.prior_share(MINIMUM_VARIANCE)
-        deviation = max(seen.variance_at(int(arm)), smallest) ** 0.5
+        _, found = seen.prepared
+        lower, upper = (each.squeeze(-1) for each in self._ends(seen, arm.reshape(1)))
+        _, deviation = self.moments(seen, int(arm))
         return {
             "is_refuted": found.is_refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,
             "information_gain": found.ridges.information_gain,
         }
+
+    def _ends(self, seen: Seen, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
+        rows, found = seen.prepared
+        arms = index.expand(*seen.batch_shape, -1)
+        front = None if seen.now is None else seen.now.expand(len(index), -1)
+        cross = rows.covariance(_places(arms, front), found.ridges.places)
+        lower, upper = found.bounds(cross, seen.posterior.prior.variances(seen.now)[0][arms])
+        if seen.pending is not None:
+            unit = seen.prior_share(1.0)
+            before, after = (
+                seen.player.outside(each.variance_at(index)) / unit
+                for each in (seen.posterior, seen.view)
+            )
+            lower, upper = narrow(lower, upper, before, after)
+        return lower + seen.prior_mean, upper + seen.prior_mean
+
+
+def _every(seen: Seen) -> Tensor:
+    """Return the numbers of all arms."""
+    return torch.arange(seen.posterior.prior.num_points, device=seen.posterior.lam.device)
 
 
 def largest_first(scores: Tensor, exact: Callable[[Tensor], Tensor], margin: float) -> Tensor:
@@ -208,34 +185,15 @@ def largest_first(scores: Tensor, exact: Callable[[Tensor], Tensor], margin: flo
     Returns:
         ``A`` numbers: one that is not a score is below the largest score by more than the margin.
     """
-    scores, is_left = scores.clone(), torch.ones_like(scores, dtype=torch.bool)
-    first = scores.topk(min(FIRST, len(scores))).indices
-    scores[first], is_left[first] = exact(first), False
-    others = (is_left & (scores >= scores[first].max() - margin)).nonzero().squeeze(-1)
-    if len(others):
-        scores[others] = exact(others)
+    scores = scores.clone()
+    some = scores.topk(min(FIRST, len(scores))).indices
+    scores[some] = exact(some)
+    some = (scores >= scores[some].max() - margin).nonzero().squeeze(-1)
+    scores[some] = exact(some)
     return scores
 
 
-class _Output(NamedTuple):
-    """What is read from a model about one of its outputs.
-
-    Attributes:
-        data: Its rows.
-        found: Its confidence set.
-        weight: The output's weight in the posterior transform.
-    """
-
-    data: OutputData
-    found: RidgeConfidenceSet
-    weight: float
-
-    def in_outcomes(self, norm: Tensor) -> float:
-        """Return a norm in raw outcome units, the largest of an ensemble."""
-        return float((norm * self.data.prior.standard_deviation).max())
-
-
-class DMMUpperConfidenceBound(HallucinatesPending):
+class DMMUpperConfidenceBound(TwoSidedAcquisition):
     r"""Upper confidence bound by DMM (Flynn and Reeb 2024), the minimum over ridges.
 
     Recommended when bounds on norm and noise are known: it is never looser than AMM at the model's
@@ -261,7 +219,6 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             model's prior standard deviation.
         double_rkhs_bound: If the data refute ``rkhs_bound``, use the first of ``2 B, 4 B, ...``
             that they do not refute. This is a heuristic for an unknown norm and has no theorem.
-        on_refuted: ``"warn"`` or ``"raise"``: what to do when the data refute the assumptions.
         posterior_transform: A linear scalarization, required for a model with several outputs.
         maximize: If False, the reward is minimized: the value is minus the lower bound.
         assume: Assumptions that you vouch for because they cannot be read from the model:
@@ -273,8 +230,10 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
-        ValueError: If an ingredient is infeasible, the model cannot be read, or the assumptions
-            are refuted and ``on_refuted="raise"``.
+        ValueError: If an ingredient is infeasible, or the model cannot be read.
+
+    Warns:
+        AssumptionRefutedWarning: If the data refute the assumptions.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -297,55 +256,27 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         delta: float = 0.1,
         units: str = "outcome",
         double_rkhs_bound: bool = False,
-        on_refuted: str = "warn",
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        given = dict(locals())
+        given = {**locals()}
         super().__init__(check_model(model))
-        self.terms = self.terms_of(given)
-        self.base_model = model
-        self.posterior_transform = on_device_of(model, posterior_transform)
-        self.maximize = maximize
-        self.assume = check_assume(assume)
-        self._summary = PriorSummary(model, self.posterior_transform, self.assume)
-        if self.is_refuted:
-            smallest = max(float(o.found.smallest_rkhs_bound.max()) for o in self._outputs.values())
-            self.terms.report_refutation(self.smallest_rkhs_bound, smallest)
+        self._read_arguments(given)
+        self.terms = ridge_terms(type(self).__name__, given)
+        for data, found in self._outputs.values():
+            self.terms.report_refutation(found, data.prior.standard_deviation)
         self.set_X_pending(X_pending)
 
     @classmethod
-    def terms_of(cls, options: Mapping[str, Any]) -> RidgeTerms:
-        """Return what is known of the function and the noise.
-
-        Args:
-            options: The constructor's options by name.
-
-        Raises:
-            ValueError: If an ingredient is infeasible.
-        """
-        bounds = options["rkhs_bound"], options["noise_bound"]
-        norm, noise, not_given = complete_bounds(cls.__name__, *bounds, options["units"])
-        return RidgeTerms(
-            norm,
-            noise,
-            options["delta"],
-            options["units"],
-            not_given,
-            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
-            options["on_refuted"],
-        )
-
-    @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        return DMMArmsRule(cls.terms_of(options), options["maximize"])
+        return DMMArmsRule(ridge_terms(cls.__name__, options), options["maximize"])
 
     @cached_property
-    def _outputs(self) -> dict[int, _Output]:
-        """What is read from the model, by the number of the output."""
+    def _outputs(self) -> dict[int, tuple[OutputData, RidgeConfidenceSet]]:
+        """The rows and the set of each output with a weight, by its number."""
         model, transform = self.base_model, self.posterior_transform
         try:
             active = self._summary.active_outputs
@@ -360,54 +291,25 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with an explicit "
                 "width=",
             ) from error
-        weights: Any = torch.ones(1) if transform is None else transform.weights
-        outputs = {}
-        for j in active:
-            found = self.terms.confidence_set(read[j], len(active))
-            outputs[j] = _Output(read[j], found, float(weights[j]))
-        return outputs
-
-    @property
-    def delta(self) -> float:
-        """The bound fails with at most this probability."""
-        return self.terms.delta
+        return {j: (read[j], self.terms.confidence_set(read[j], len(active))) for j in active}
 
     @property
     def rkhs_bounds(self) -> dict[int, float]:
         """The norm bound of each output in raw outcome units, after doubling."""
-        return {j: each.in_outcomes(each.found.rkhs_bound) for j, each in self._outputs.items()}
+        return {
+            j: _in_outcomes(data, found.rkhs_bound) for j, (data, found) in self._outputs.items()
+        }
 
     @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
-        return any(bool(output.found.is_refuted.any()) for output in self._outputs.values())
+        return any(bool(found.is_refuted.any()) for _, found in self._outputs.values())
 
     @property
     def smallest_rkhs_bound(self) -> float:
         """The smallest norm bound that the data do not refute, in raw outcome units."""
-        return max(o.in_outcomes(o.found.smallest_rkhs_bound) for o in self._outputs.values())
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the upper bound (minus the lower one when minimizing).
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their bounds, each computed as if the points before it were pending. No theorem is
-                stated for that.
-
-        Returns:
-            ``batch_shape`` values in raw outcome units.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        return self._evaluate(X)
-
-    @t_batch_mode_transform()
-    def _evaluate(self, X: Tensor) -> Tensor:
-        lower, upper = self._ends(X)
-        return (upper if self.maximize else -lower).sum(-1)
+        outputs = self._outputs.values()
+        return max(_in_outcomes(data, found.smallest_rkhs_bound) for data, found in outputs)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper confidence bound at some points.
@@ -426,52 +328,47 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     def _ends(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return bounds at each of several points, those before it pending, ``batch_shape x q``."""
         flat = X.reshape(-1, X.shape[-1])  # b q x d
-        offset = getattr(self.posterior_transform, "offset", 0.0)
+        weights, offset = self._summary.weights
         is_narrowed = X.shape[-2] > 1 or self.X_pending is not None
         before, after = self._variances(X) if is_narrowed else (flat, flat)
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
-        for j, (data, found, weight) in self._outputs.items():
+        for j, (data, found) in self._outputs.items():
             points, prior = data.points(flat)
             ends = found.bounds(data.covariance(points, found.ridges.places), prior)
             if is_narrowed:
                 unit = data.prior.standard_deviation.square().unsqueeze(-1)
                 ends = narrow(*ends, before[..., j] / unit, after[..., j] / unit)
-            first, second = weight * data.to_raw(torch.stack(ends), points)
+            first, second = weights[j] * data.to_raw(torch.stack(ends), points)
             lower = lower + torch.minimum(first, second)
             upper = upper + torch.maximum(first, second)
         if is_ensemble(self.base_model):
             lower, upper = lower.mean(0), upper.mean(0)
         return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
-    def _variances(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _variances(self, X: Tensor) -> tuple[Tensor, ...]:
         """Return variances before and after pending points, and those before each in its batch.
 
         Args:
-            X: ``b x q x d`` points.
+            X: ``... x q x d`` points, ``b q`` in all.
 
         Returns:
             ``b q x m`` each, behind the members of an ensemble.
         """
+        X = X.flatten(0, -3)
         now, later = (read_moments(model, X) for model in (self.base_model, self.model))
         after = later.variance
         if X.shape[-2] > 1:
             after = later.one_by_one(read_noise(self.base_model, X)).variance.squeeze(-2)
-        if later.is_mixture:
-            before, after = (each.movedim(-3, 0) for each in (now.variance, after))
-            return before.flatten(1, -2), after.flatten(1, -2)
-        return now.variance.flatten(0, -2), after.flatten(0, -2)
+        # b x q x m, for an ensemble b x members x q x m
+        each = ((v.movedim(-3, 0) if later.is_mixture else v) for v in (now.variance, after))
+        return tuple(v.flatten(-3, -2) for v in each)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         gaps = ["the data refute the assumptions at this level"] if self.is_refuted else []
-        if is_ensemble(self.base_model):
-            gaps.append("the bound is averaged over the members of an ensemble")
         if self.terms.doubles:
             gaps.append("the norm bound is guessed and doubled")
-        if self.X_pending is not None:
-            shrink = ("pending point shrinks", "pending points shrink")
-            gaps.append(f"{counted(len(self.X_pending), *shrink)} the deviations")
         guarantee = self.terms.guarantee_of(
             self._summary,
             FIRST_ROW,
@@ -480,17 +377,17 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             method="DMM",
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
         )
-        bounds = [
-            (f"rkhs_bound_{j}" if len(self._outputs) > 1 else "rkhs_bound", bound)
-            for j, bound in self.rkhs_bounds.items()
-        ]
-        found = {"smallest_rkhs_bound": self.smallest_rkhs_bound}
-        found["information_gain"] = self._information_gain
-        guarantee = replace(guarantee, constants={**guarantee.constants, **dict(bounds), **found})
-        guarantee = of_acquisition(self, guarantee)
-        if self.posterior_transform is not None:
-            guarantee = guarantee.of_weighted_sum()
-        return guarantee if self.maximize else guarantee.for_minimizing()
+        bounds = bound_constants(self.terms.delta, rkhs_bound=tuple(self.rkhs_bounds.values()))
+        found = {
+            "smallest_rkhs_bound": self.smallest_rkhs_bound,
+            "information_gain": self._information_gain,
+        }
+        guarantee = replace(guarantee, constants={**guarantee.constants, **bounds, **found})
+        return self._as_used(guarantee)
+
+    def _gap_of_pending(self, count: int) -> str | None:
+        shrink = counted(count, "pending point shrinks", "pending points shrink")
+        return f"{shrink} the deviations"
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.
@@ -501,12 +398,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         Args:
             x: A ``d``-dimensional point.
         """
-        known = super().describe(x)
-        with torch.no_grad():
-            lower, upper = self.bounds(x.unsqueeze(0))
-        known["width"] = 0.5 * float(upper - lower) / known["standard_deviation"]
-        known["information_gain"] = self._information_gain
-        return {**known, "is_refuted": float(self.is_refuted)}
+        known = {"is_refuted": float(self.is_refuted), "information_gain": self._information_gain}
+        return {**super().describe(x), **known}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
@@ -516,10 +409,12 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         super()._forget()
         self.__dict__.pop("_outputs", None)
 
-    def known_at(self, X: Tensor) -> Bounds:
-        return Bounds(*self.moments(X), *self.bounds(X))
-
     @property
     def _information_gain(self) -> float:
-        each = (output.found.ridges.information_gain for output in self._outputs.values())
+        each = (found.ridges.information_gain for _, found in self._outputs.values())
         return sum(float(gain.mean()) for gain in each)
+
+
+def _in_outcomes(data: OutputData, norm: Tensor) -> float:
+    """Return a norm in raw outcome units, the largest of an ensemble."""
+    return float((norm * data.prior.standard_deviation).max())

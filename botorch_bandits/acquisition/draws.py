@@ -52,6 +52,7 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
 )
 from botorch_bandits.checks import DTYPE, check_integer
+from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.priors import cholesky, root_of
 from botorch_bandits.domains import Arms, Domain
@@ -107,6 +108,9 @@ class SeededDraw(BanditAcquisition):
         if options.get("choices") is not None:
             Arms(options["choices"])
         super().check_options(options, domain)
+
+    def _gap_of_pending(self, count: int) -> str | None:
+        return outcomes_pending(count)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points and draw again.

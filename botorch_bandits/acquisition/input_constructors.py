@@ -25,13 +25,11 @@ from botorch_bandits.acquisition.base import (
     GIVEN_BY_THE_LOOP,
     BanditAcquisition,
     check_required,
-    constructor_parameters,
 )
 from botorch_bandits.acquisition.lagrangian import AffineOutcomes
-from botorch_bandits.checks import DTYPE, check_integer, check_one_of
+from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box
-from botorch_bandits.penalties import Exponential, Linear, Penalty, Polynomial
 from botorch_bandits.random_streams import derive_seed
 
 FROM_OUTSIDE = (
@@ -48,15 +46,6 @@ FROM_OUTSIDE = (
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width", "minimum", "outcome_bound")
 """Options that may be tuples, which JSON turns into lists."""
-
-PENALTIES: dict[str, type[Penalty]] = {
-    "linear": Linear,
-    "exponential": Exponential,
-    "polynomial": Polynomial,
-}
-"""Names of penalties in options that have to go through JSON."""
-
-Constructor = Callable[..., dict[str, Any]]
 
 
 def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> None:
@@ -82,61 +71,58 @@ def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> No
         registry.acqf_input_constructor(acquisition_class)(constructor)
 
 
-def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
+def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Callable[..., dict[str, Any]]:
     """Return the constructor of inputs of one class.
 
     BoTorch looks at its signature, and refuses arguments that are not in it as unknown.
     """
-    own = constructor_parameters(acquisition_class).values()
-    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    known = {parameter.name for parameter in own}
-    outside = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+    outside = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
         for name in (*FROM_OUTSIDE, "posterior_transform")
-        if name not in known
-    ]
+    }
+    own = inspect.signature(acquisition_class).parameters
+    known = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in {**outside, **own}.values()]
 
     def construct_inputs(model: Model, **given: Any) -> dict[str, Any]:
         return _construct_inputs(acquisition_class, model, given)
 
     construct_inputs.__name__ = acquisition_class.__name__
-    construct_inputs.__signature__ = inspect.Signature([*named, *outside])  # type: ignore[attr-defined]
+    construct_inputs.__signature__ = inspect.Signature(known)  # type: ignore[attr-defined]
     return construct_inputs
 
 
 def _construct_inputs(
     cls: type[BanditAcquisition], model: Model, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    name = cls.__name__
-    parameters = constructor_parameters(cls)
+    name, parameters = cls.__name__, inspect.signature(cls).parameters
     context = {key: given[key] for key in FROM_OUTSIDE if given.get(key) is not None}
-    options = options_from_plain(
-        {key: value for key, value in given.items() if key not in FROM_OUTSIDE}
-    )
-    _refuse_what_is_not_one_reward(name, context)
+    options = options_from_plain({k: v for k, v in given.items() if k not in FROM_OUTSIDE})
+    for key in ("objective", "objective_thresholds", "ref_point"):
+        if key in context:
+            raise UnsupportedError(
+                f"{name} takes one reward, a weighted sum of metrics; {key}= is for sampled or "
+                "several objectives. Leave it out."
+            )
+    objective = options.pop("posterior_transform", None)
     if "multipliers" in parameters:
-        objective = options.pop("posterior_transform", None)
-        constraints = context.get("constraints_tuple")
-        options["posterior_transform"] = lagrangian_outcomes(name, objective, constraints)
+        objective = lagrangian_outcomes(name, objective, context.get("constraints_tuple"))
     elif "constraints_tuple" in context or "constraints" in context:
         raise UnsupportedError(
             f"{name} takes no outcome constraints. Use LagrangianUpperConfidenceBound or "
             "LagrangianThompsonSampling, or track the metric without a constraint."
         )
-    if "posterior_transform" not in parameters:
-        objective = options.pop("posterior_transform", None)
-        if _is_minimized(name, objective, "maximize" in parameters):
-            options["maximize"] = not options.get("maximize", True)
-    settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
-    if "multipliers" in parameters:
-        settings.pop("maximize", None)  # refused only in loops
+    if objective is not None and "posterior_transform" in parameters:
+        options["posterior_transform"] = objective
+    elif objective is not None and _is_minimized(name, objective, "maximize" in parameters):
+        options["maximize"] = not options.get("maximize", True)
     domain = _domain_of(options, context)
+    settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
     cls.check_options(settings, domain)
     if domain is not None:
-        known = cls.options_from_domain(cls.complete_options(settings, None), domain)
-        options.update({key: value for key, value in known.items() if key in parameters})
-    required = (key for key, p in parameters.items() if p.default is p.empty and key != "model")
-    check_required(name, options, tuple(required))
+        complete = cls.complete_options(settings, domain)
+        known = {key: complete.get(key) for key in cls.wanted_from_domain(complete)}
+        options.update({key: value for key, value in known.items() if value is not None})
+    check_required(cls, {**dict.fromkeys(parameters), **options, "model": cls})
     if "seed" in parameters:
         options["seed"] = _seed_of_round(name, model, options)
     return {"model": model, **options}
@@ -146,22 +132,16 @@ def options_from_plain(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a class from values that went through JSON.
 
     Args:
-        options: By name; bounds of several outputs may be lists, and a penalty may be
-            ``"linear"``, ``["exponential", c]`` or ``["polynomial", c, n]``.
+        options: By name; bounds of several outputs may be lists.
     """
-    read = {
+    return {
         key: tuple(value) if key in PER_OUTPUT and isinstance(value, list) else value
         for key, value in options.items()
     }
-    if read.get("penalty") is not None:
-        read["penalty"] = _read_penalty(read["penalty"])
-    return read
 
 
 def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
     """Return whether an objective minimizes, for classes that take no posterior transform."""
-    if objective is None:
-        return False
     if isinstance(objective, ScalarizedPosteriorTransform) and not float(objective.offset):
         weights = objective.weights.tolist()
         if weights == [1.0] or (weights == [-1.0] and takes_both):
@@ -209,25 +189,6 @@ def lagrangian_outcomes(
     weights = torch.cat([objective.weights.to(A).unsqueeze(0), A])
     offsets = torch.cat([A.new_full((1,), float(objective.offset)), -b.reshape(-1)])
     return AffineOutcomes(weights, offsets)
-
-
-def _refuse_what_is_not_one_reward(name: str, context: Mapping[str, Any]) -> None:
-    for key in ("objective", "objective_thresholds", "ref_point"):
-        if key in context:
-            raise UnsupportedError(
-                f"{name} takes one reward, a weighted sum of metrics; {key}= is for sampled or "
-                "several objectives. Leave it out."
-            )
-
-
-def _read_penalty(penalty: Any) -> Any:
-    """Return a penalty from ``"linear"`` or ``["polynomial", 1.0, 2.0]``; others are unchanged."""
-    if isinstance(penalty, str):
-        penalty = [penalty]
-    if not isinstance(penalty, list | tuple):
-        return penalty
-    kind, *numbers = penalty
-    return PENALTIES[check_one_of("penalty", kind, tuple(PENALTIES))](*numbers)
 
 
 def _domain_of(options: Mapping[str, Any], context: Mapping[str, Any]) -> Box | None:

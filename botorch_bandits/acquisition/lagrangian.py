@@ -14,22 +14,16 @@ that paper).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.utils.transforms import (
-    average_over_ensemble_models,
-    is_ensemble,
-    t_batch_mode_transform,
-)
+from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -37,19 +31,17 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_points,
-    kernelized_rule,
-    of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule
 from botorch_bandits.acquisition.scores import (
     Bounds,
-    scale_in_outcomes,
     score,
     select_output,
 )
 from botorch_bandits.checks import (
     DTYPE,
+    check_instance,
     check_matrix,
     check_one_of,
     check_positive,
@@ -61,21 +53,26 @@ from botorch_bandits.confidence import (
     GainBound,
     Guarantee,
     PriorSummary,
-    RegretStatement,
-    Statement,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
+from botorch_bandits.confidence.guarantee import (
+    of_all_outputs,
+    of_minus_the_reward,
+)
+from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
     check_assume,
     check_scale,
     fit_to_batch,
-    pick_bound,
 )
-from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.reading import JointMoments, variance_of
+from botorch_bandits.models.reading import (
+    JointMoments,
+    moments_of_each,
+    posterior_of_each,
+    submodels,
+)
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -99,8 +96,7 @@ class AffineOutcomes(PosteriorTransform):
 
     Raises:
         TypeError: If a tensor is not float64.
-        ValueError: If a shape is wrong, a number is not finite, or a row of the weights has only
-            zeros.
+        ValueError: If a shape is wrong, or a number is not finite.
 
     Example:
         >>> from botorch.models import ModelListGP
@@ -121,10 +117,6 @@ class AffineOutcomes(PosteriorTransform):
         """See the class."""
         super().__init__()
         weights = check_matrix("weights", weights, None, "one new output per row")
-        empty = (weights == 0.0).all(-1).nonzero()[:, 0].tolist()
-        if empty or not len(weights):
-            told = f"has only zeros in row {empty[0]}" if empty else "has no row"
-            raise ValueError(f"weights {told}, but each row gives one new output. Leave it out.")
         zeros = torch.zeros(len(weights), dtype=DTYPE)
         offsets = check_vector("offsets", zeros if offsets is None else offsets, len(weights))
         self.register_buffer("weights", weights.detach().clone())
@@ -187,102 +179,70 @@ def _joint(posterior: Posterior) -> GPyTorchPosterior:
     return posterior
 
 
-PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
-"""Options that may be tuples with one entry per output."""
-
-
-def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:
-    """Return a width rule for each output, with an equal share of ``delta`` each.
-
-    Each output always gets ``delta / num_outputs``, even if its multiplier is 0: the bounds then
-    hold for all multipliers, and in all rounds, at once.
-
-    Args:
-        name: The name of the acquisition class, for error messages.
-        num_outputs: The number of outputs, the reward and the constraints.
-        options: Constructor arguments, at least those of :func:`kernelized_rule`.
-    """
-    delta = check_probability("delta", options["delta"]) / num_outputs
-    return tuple(
-        kernelized_rule(
-            name,
-            {
-                **options,
-                "delta": delta,
-                **{key: pick_bound(key, options[key], j, num_outputs) for key in PER_OUTPUT},
-            },
-        )
-        for j in range(num_outputs)
-    )
-
-
-def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
-    """Return the guarantee for a penalized reward if the reward is minimized.
-
-    Args:
-        guarantee: The guarantee for maximization.
-    """
-    every, less = "the regret of every round", "less the lower confidence bound of the reward"
-    plus = "plus the upper confidence bound of the reward"
-    minimized = guarantee.with_wording(
-        "regret", every, "the regret, of minus the reward, in every round"
-    )
-    return minimized.with_wording("regret", less, plus)
-
-
 class LagrangianAcquisition(BanditAcquisition):
     """Base class with multipliers, a penalty and a width for each output of the model."""
 
     draws: ClassVar[bool] = False
     """Whether it is a draw, not a bound."""
+    default_width: ClassVar[float | None] = None
+    """The width of each output if no bound is given; None to guess the bounds."""
+    width_rules: tuple[WidthRule, ...] = ()
     widths: Tensor
     delta: float
-    posterior_transform: PosteriorTransform | None
+    posterior_transform: AffineOutcomes | None
     _settings: LagrangianArmsRule
-    _affine: AffineOutcomes | None
-    rules: tuple[WidthRule, ...]
-    scale: float
     _summaries: tuple[PriorSummary, ...]
 
-    def _prepare_outputs(self, model: Model, given: Mapping[str, Any]) -> None:
-        """Store the arguments of the constructor, and compute the width of each output."""
-        name, transform = type(self).__name__, given["posterior_transform"]
+    def __init__(  # noqa: PLR0913 - a public constructor
+        self,
+        model: Model,
+        *,
+        multipliers: Tensor | Sequence[float],
+        penalty: Penalty | None = None,
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
+        delta: float = 0.1,
+        any_lambda: bool = False,
+        information_gain: float | GainBound | None = None,
+        units: str = "outcome",
+        width: float | tuple[float, ...] | None = None,
+        scale: float = 1.0,
+        posterior_transform: AffineOutcomes | None = None,
+        maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
+        **own: Any,
+    ) -> None:
+        """See the classes; ``own`` are the options that only one of them has."""
+        given, transform = {**locals(), **own}, posterior_transform
+        super().__init__(check_model(model))
         self.base_model = model
-        self._settings = settings = self._settings_of(given, given["multipliers"])
-        self.maximize, self.rules, self.scale = settings.maximize, settings.rules, settings.scale
-        self.delta = check_probability("delta", given["delta"])
+        self._settings = settings = self._settings_of(given)
+        self.maximize, self.scale = settings.maximize, settings.scale
+        self.width_rules = settings.rules
+        self.delta = check_probability("delta", delta)
+        if transform is not None:
+            remedy = "Pass AffineOutcomes(weights, offsets), or leave it out."
+            check_instance("posterior_transform", transform, AffineOutcomes, remedy)
         self.posterior_transform = transform
-        here = next(model.parameters(), torch.empty(0)).device
-        affine = self._affine = transform if isinstance(transform, AffineOutcomes) else None
-        num_outputs = settings.num_outputs
-        if transform is None:
-            self._check_num_outputs(model.num_outputs)
-        elif affine is not None:
-            self._check_num_outputs(len(affine.weights))
-        elif transform.scalarize:  # the first evaluation shows how many another one returns
-            raise UnsupportedError(
-                f"{name} weights the outputs by its multipliers itself; "
-                f"{type(transform).__name__} leaves only one. Leave it out, or pass one with "
-                "scalarize = False."
+        found = model.num_outputs if transform is None else len(transform.weights)
+        if found != settings.num_outputs:
+            raise ValueError(
+                f"{type(self).__name__} has "
+                f"{counted(settings.num_outputs - 1, 'multiplier', 'multipliers')}, so it needs a "
+                f"model with {settings.num_outputs} outputs (the reward first, then each "
+                f"constraint), but the model has {found}. ModelListGP combines several models."
             )
         self._summaries = tuple(
             PriorSummary(
                 model,
-                affine.row(j) if affine else transform or select_output(j, num_outputs),
-                check_assume(given["assume"]),
+                transform.row(j) if transform else select_output(j, found),
+                check_assume(assume),
             )
-            for j in range(num_outputs)
+            for j in range(found)
         )
+        self._summary = self._summaries[0]
+        here = next(model.parameters(), torch.empty(0)).device
         self.register_buffer("widths", self._widths().to(here))
-
-    @staticmethod
-    def options_of_widths(options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options for the widths.
-
-        Args:
-            options: The options of the constructor.
-        """
-        return options
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -290,59 +250,42 @@ class LagrangianAcquisition(BanditAcquisition):
 
         In a loop, multipliers come from the multiplier rule in use.
         """
-        if check_one_of("maximize", options["maximize"], (True, False)) is False:
-            raise ValueError(
-                f"{cls.__name__} has maximize=False, but a loop maximizes the reward under "
-                "constraints. Pass maximize=False to the loop instead."
-            )
-        if options["multipliers"] is not None:
-            return cls._settings_of(options, options["multipliers"])
-        lengths = [len(options[key]) for key in PER_OUTPUT if isinstance(options[key], tuple)]
-        cls._settings_of(options, [0.0] * (lengths[0] - 1 if lengths else 1))
-        return None
+        settings = cls._settings_of(options)
+        return None if options["multipliers"] is None else settings
 
     @classmethod
-    def _settings_of(
-        cls, options: Mapping[str, Any], multipliers: Tensor | Sequence[float]
-    ) -> LagrangianArmsRule:
-        """Return the checked options."""
-        kappa, penalty, width = check_multipliers(multipliers), options["penalty"], options["width"]
+    def _settings_of(cls, options: Mapping[str, Any]) -> LagrangianArmsRule:
+        """Return the checked options; as if there were multipliers of 0 if there are none."""
+        multipliers, penalty, width = (
+            options[name] for name in ("multipliers", "penalty", "width")
+        )
+        if multipliers is None:
+            lengths = [len(options[key]) for key in PER_OUTPUT if isinstance(options[key], tuple)]
+            multipliers = [0.0] * (lengths[0] - 1 if lengths else 1)
+        kappa = check_multipliers(multipliers)
         clips: dict[str, Any] = {
             clip: check_positive(clip, options[clip])
             for clip in ("reward_bound", "constraint_bound")
             if options.get(clip) is not None
         }
         separate = options.get("separate_bounds", False)
+        own = {**options, "default_width": cls.default_width}
+        if cls.draws:  # the other half is for the draws
+            own["delta"] = options["delta"] / 2
         return LagrangianArmsRule(
-            output_rules(cls.__name__, 1 + len(kappa), cls.options_of_widths(options)),
+            output_rules(cls.__name__, 1 + len(kappa), own),
             kappa,
             Linear() if penalty is None else check_penalty(penalty),
             cls.draws,
             check_scale(options["scale"]),
-            check_one_of("maximize", options["maximize"], (True, False)),
+            options["maximize"],
             has_one_width=width is not None and not isinstance(width, tuple),
             separate_bounds=check_one_of("separate_bounds", separate, (True, False)),
             **clips,
         )
 
-    @property
-    def multipliers(self) -> Tensor:
-        """``kappa``, one number for each constraint."""
-        return self._settings.multipliers
-
-    @property
-    def num_constraints(self) -> int:
-        """The number of constraints."""
-        return len(self.multipliers)
-
-    @property
-    def width_rules(self) -> tuple[WidthRule, ...]:
-        return self.rules
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        """The scale of the reward, the first output: its prior deviations from its prior mean."""
-        return scale_in_outcomes(self._summaries[0], self._sign)
+    def _prior_variances(self) -> Tensor:
+        return self.widths.new_tensor([each.scalar_variance or 1.0 for each in self._summaries])
 
     def _forget(self) -> None:
         super()._forget()
@@ -350,14 +293,14 @@ class LagrangianAcquisition(BanditAcquisition):
             summary.forget()
 
     def known_at(self, X: Tensor) -> Bounds:
-        mean, deviation = self._moments(self._posteriors(X.unsqueeze(-2)))
+        mean, deviation = (each.squeeze(-2) for each in self._moments(X.unsqueeze(-2)))
         return Bounds.of_outputs(mean, deviation, deviation * self.widths)
 
     def _widths(self) -> Tensor:
         """Return ``batch_shape x num_outputs`` widths, where ``batch_shape`` is the model's."""
         widths = [
             fit_to_batch(WIDTH, self.scale * rule.width(summary, 1), self.model.batch_shape)
-            for rule, summary in zip(self.rules, self._summaries, strict=True)
+            for rule, summary in zip(self.width_rules, self._summaries, strict=True)
         ]
         return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
 
@@ -367,70 +310,15 @@ class LagrangianAcquisition(BanditAcquisition):
         Args:
             rules: The ``1 + num_constraints`` rules that compute the widths from now on.
         """
-        self.rules = tuple(rules)
+        self.width_rules = tuple(rules)
         self.widths = self._widths().to(self.widths.device)
 
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs guarantee together."""
-        each = [
-            rule.guarantee(summary, 1)
-            for rule, summary in zip(self.rules, self._summaries, strict=True)
-        ]
-        names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
-        gaps = [
-            gap if all(gap in other.gaps for other in each) else f"{name}: {gap}"
-            for name, guarantee in zip(names, each, strict=True)
-            for gap in guarantee.gaps
-        ]
-        constants = {
-            f"{key}_{j}": value
-            for j, guarantee in enumerate(each)
-            for key, value in guarantee.constants.items()
-        }
-        combined = Guarantee(
-            method=method,
-            constants={"delta": self.delta, **constants},
-            gaps=tuple(dict.fromkeys(gaps)),
-        )
-        if all(guarantee.theorem is not None for guarantee in each):
-            on_same = "with {probability}, on the same event, "
-            assumptions = [a for g in each for a in g.about("each function").assumptions]
-            combined = replace(
-                combined,
-                theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
-                "each (union bound)",
-                bands=Statement(
-                    "with {probability} the reward and each constraint lie within their widths of "
-                    "their posterior means, at all points and in all rounds, for all multipliers "
-                    "at once",
-                    delta=self.delta,
-                    reach="everywhere",
-                ),
-                regret=RegretStatement(
-                    f"{on_same}the regret of every round that maximizes the bound of the penalized "
-                    "reward, against the best point that meets the constraints, is at most the "
-                    "value of that bound less the lower confidence bound of the reward, at the "
-                    "point that it chose",
-                    delta=self.delta,
-                ),
-                violation=Statement(
-                    f"{on_same}each constraint is at most its upper confidence bound at the points "
-                    "that were chosen, so that the norm of the positive part of summed constraint "
-                    "values is at most that of summed bounds",
-                    delta=self.delta,
-                ),
-                assumptions=tuple(dict.fromkeys(assumptions)),
-            )
-        if self.scale != 1.0:
-            combined = combined.with_gaps(f"the width is scaled by {self.scale:g}")
-        if is_ensemble(self.model):
-            combined = combined.with_gaps("the bound is averaged over the members of an ensemble")
-        if not self.maximize:
-            combined = of_minus_the_reward(combined)
-        combined = of_acquisition(self, combined)
-        if self.posterior_transform is self._affine:
-            return combined
-        return combined.with_gaps("posterior_transform changes what is modeled")
+        pairs = zip(self.width_rules, self._summaries, strict=True)
+        each = [rule.guarantee(summary, 1) for rule, summary in pairs]
+        joint = of_all_outputs(each, method, self.delta)
+        return self._as_used(joint if self.maximize else of_minus_the_reward(joint))
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return the moments of the reward and the lower bounds of the constraints at one point.
@@ -440,45 +328,26 @@ class LagrangianAcquisition(BanditAcquisition):
         """
         known = super().describe(x)
         with torch.no_grad():
-            mean, sigma = self._moments(self._posteriors(x.unsqueeze(0)))
-            _, lower = self._ends(mean, sigma)
+            mean, deviation = self._moments(x.unsqueeze(0))
+            _, lower = self._ends(mean, deviation)
         known["width"] = float(self.widths[..., 0].mean())
-        for j in range(self.num_constraints):
-            known[f"constraint_mean_{j + 1}"] = float(mean[..., j + 1].mean())
-            known[f"constraint_lower_bound_{j + 1}"] = float(lower[j].mean())
+        for j in range(1, self._settings.num_outputs):
+            known[f"constraint_mean_{j}"] = float(mean[..., j].mean())
+            known[f"constraint_lower_bound_{j}"] = float(lower[j - 1].mean())
         return known
 
-    def _posteriors(self, X: Tensor) -> list[Posterior]:
-        """Return the posteriors of all outputs, one by one if a list has a model for each."""
-        model, transform = self.model, self.posterior_transform
-        is_list = isinstance(model, ModelListGP) and transform is None
-        if is_list and len(model.models) == model.num_outputs:
-            return [part.posterior(X) for part in model.models]  # they need no merging
-        posterior = model.posterior(X, posterior_transform=transform)
-        self._check_num_outputs(posterior.mean.shape[-1])
-        return [posterior]
+    def _posterior(self, X: Tensor) -> Posterior:
+        return posterior_of_each(self.model, X, self.posterior_transform)
 
-    def _check_num_outputs(self, found: int) -> None:
-        wanted = 1 + self.num_constraints
-        if found != wanted:
-            raise ValueError(
-                f"{type(self).__name__} has {counted(wanted - 1, 'multiplier', 'multipliers')}, so "
-                f"it needs a model with {wanted} outputs (the reward first, then each constraint), "
-                f"but the model has {found}. ModelListGP combines several models."
-            )
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and standard deviations, ``batch_shape x q x num_outputs`` each."""
+        mean, variance = moments_of_each(self._posterior(X), X.shape[-2])
+        return mean, variance.sqrt()
 
-    def _moments(self, posteriors: Sequence[Posterior]) -> tuple[Tensor, Tensor]:
-        """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
-        means = [posterior.mean.squeeze(-2) for posterior in posteriors]
-        variances = [
-            variance_of(posterior).reshape(mean.shape)
-            for posterior, mean in zip(posteriors, means, strict=True)
-        ]
-        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1).sqrt()
-
-    def _ends(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the bounds of :meth:`.LagrangianArmsRule.ends` from ``... x m`` moments."""
-        return self._settings.ends(mean.movedim(-1, 0), (sigma * self.widths).movedim(-1, 0))
+    def _ends(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds of :meth:`.LagrangianArmsRule.ends` from ``... x q x m`` moments."""
+        half = deviation * self.widths.unsqueeze(-2)
+        return self._settings.ends(mean.movedim(-1, 0), half.movedim(-1, 0))
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -523,10 +392,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         reward_bound: Clip the upper bound on ``f`` to plus and minus this number (for per-round
             multipliers). Gradients are zero where it is clipped.
         constraint_bound: Clip the lower bound on each ``g_j`` to plus and minus this number.
-        posterior_transform: A transform applied to the posterior first; it must return
-            ``1 + num_constraints`` outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes`
-            computes them from metrics in another order, sign or scale. The prior cannot be read
-            through any other transform: in that case, give ``width`` or ``information_gain``.
+        posterior_transform: :class:`~botorch_bandits.acquisition.AffineOutcomes`, which makes the
+            ``1 + num_constraints`` outputs from metrics in another order, sign or scale; no other
+            transform is taken.
         maximize: If False, the reward is minimized: ``-f`` replaces ``f``.
         assume: The assumptions that you vouch for, for every output; see
             :class:`~botorch_bandits.WidthUpperConfidenceBound`.
@@ -534,10 +402,12 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             at the posterior mean, while the widths use the gain of the observed data.
 
     Raises:
-        TypeError: If the model or ``X_pending`` is not float64.
+        TypeError: If the model or ``X_pending`` is not float64, or ``posterior_transform`` is no
+            ``AffineOutcomes``.
         ValueError: If the number of outputs is wrong or an ingredient is infeasible.
-        UnsupportedError: If points are pending and the model cannot be conditioned, or the
-            posterior transform returns only one output.
+        UnsupportedError: If points are pending and the model cannot be conditioned, or a value
+            needs a joint posterior of several outputs that the model does not provide.
+        OverflowError: In an evaluation, if a penalty is too large for float64.
 
     Example:
         >>> import torch
@@ -553,61 +423,30 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - a public constructor
+    def __init__(
         self,
         model: Model,
         *,
-        multipliers: Tensor | Sequence[float],
-        penalty: Penalty | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | str | tuple[float | str, ...] | None = None,
-        delta: float = 0.1,
-        any_lambda: bool = False,
-        information_gain: float | GainBound | None = None,
-        units: str = "outcome",
-        width: float | tuple[float, ...] | None = None,
-        scale: float = 1.0,
         separate_bounds: bool = False,
         reward_bound: float | None = None,
         constraint_bound: float | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
+        **options: Any,
     ) -> None:
-        """See the class."""
-        given = dict(locals())
-        super().__init__(check_model(model))
-        self._prepare_outputs(model, given)
+        """See the class, which names the ``options``."""
+        super().__init__(
+            model,
+            separate_bounds=separate_bounds,
+            reward_bound=reward_bound,
+            constraint_bound=constraint_bound,
+            **options,
+        )
         self.set_X_pending(X_pending)
-
-    @property
-    def is_scalarized(self) -> bool:
-        """Whether the value is the exact bound of one weighted sum of the outputs."""
-        return self._settings.is_scalarized
 
     @property
     def width(self) -> Tensor:
         """The factor on the standard deviation of the weighted sum, in the model's batch shape."""
         return self._settings.combined_width(self.widths.movedim(-1, 0))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their bounds, each computed as if the points before it were pending.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If the value needs a joint posterior of several outputs, or of
-                ``q > 1`` points, that the model does not provide.
-            OverflowError: If a penalty is too large for float64.
-        """
-        return self._value(X)
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
@@ -623,40 +462,33 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             ``batch_shape x num_constraints``.
         """
         check_points(self, X)
-        return self._ends(*self._moments(self._posteriors(X)))[1].movedim(0, -1)
+        return self._ends(*self._moments(X))[1].movedim(0, -1).squeeze(-2)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
-        form = "as one weighted sum of outputs" if self.is_scalarized else "output by output"
+        settings = self._settings
+        form = "as one weighted sum of outputs" if settings.is_scalarized else "output by output"
         guarantee = self._base_guarantee(
             f"the upper confidence bound of the penalized reward ({form})"
         )
-        if self._settings.is_clipped:
+        if settings.is_clipped:
             clipped = "reward and constraints lie within the limits at which bounds are clipped"
             guarantee = guarantee.with_assumptions(clipped)
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
         return guarantee
 
-    @t_batch_mode_transform(expected_q=1)
-    @average_over_ensemble_models
-    def _evaluate(self, X: Tensor) -> Tensor:
-        if self.is_scalarized:
-            return self._scalarized(X)
-        return self._settings.penalized(*self._ends(*self._moments(self._posteriors(X))))
-
-    def _scalarized(self, X: Tensor) -> Tensor:
-        """Return the bound of one weighted sum of the outputs."""
-        weights = self._settings.weights.to(self.widths)
-        posteriors = self._posteriors(X)
-        if len(posteriors) > 1:
-            means, sigmas = self._moments(posteriors)
-            mean, variance = means @ weights, sigmas.square() @ weights.square()
+    def _values(self, X: Tensor) -> Tensor:
+        settings = self._settings
+        if not self._settings.is_scalarized:
+            return settings.penalized(*self._ends(*self._moments(X)))
+        weights = settings.weights.to(self.widths)
+        is_independent = len(submodels(self.base_model)) == settings.num_outputs
+        if is_independent and self.posterior_transform is None:  # it needs no joint posterior
+            means, deviations = self._moments(X)
+            mean, variance = means @ weights, deviations.square() @ weights.square()
         else:
-            scalar = ScalarizedPosteriorTransform(weights)(_joint(posteriors[0]))
-            mean = scalar.mean.squeeze(-1).squeeze(-1)
-            variance = variance_of(scalar).reshape(mean.shape)
-        return check_no_overflow(score(mean, variance.sqrt() * self.width))
+            scalar = ScalarizedPosteriorTransform(weights)(_joint(self._posterior(X)))
+            mean, variance = (each.squeeze(-1) for each in moments_of_each(scalar, X.shape[-2]))
+        return check_no_overflow(score(mean, variance.sqrt() * self.width.unsqueeze(-1)))
 
 
 class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
@@ -682,8 +514,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         scale: A factor on every scale.
         choices: ``num_points x d`` points for exact draws; only these points can then be evaluated.
             In a loop on arms, they are the arms. Without choices, the draw is pathwise.
-        posterior_transform: See :class:`LagrangianUpperConfidenceBound`; transforms other than
-            ``AffineOutcomes`` need ``choices``.
+        posterior_transform: See :class:`LagrangianUpperConfidenceBound`.
         maximize: See there.
         assume: See there.
         X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model,
@@ -710,53 +541,29 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     """
 
     stream = "lagrangian thompson"
-    draws = True
+    draws: ClassVar[bool] = True
+    default_width: ClassVar[float | None] = PLAIN_WIDTH
 
     defines_rule: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - a public constructor
+    def __init__(
         self,
         model: Model,
         *,
-        multipliers: Tensor | Sequence[float],
-        penalty: Penalty | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | str | tuple[float | str, ...] | None = None,
-        delta: float = 0.1,
-        any_lambda: bool = False,
-        information_gain: float | GainBound | None = None,
-        units: str = "outcome",
-        width: float | tuple[float, ...] | None = None,
-        scale: float = 1.0,
         choices: Tensor | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
+        **options: Any,
     ) -> None:
-        """See the class."""
-        given = dict(locals())
-        super().__init__(check_model(model))
+        """See the class, which names the ``options``."""
+        super().__init__(model, **options)
         if is_ensemble(model) or len(model.batch_shape) > 0:
             raise UnsupportedError(
                 f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
                 f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound."
             )
-        self._prepare_outputs(model, given)
-        if posterior_transform is not self._affine and choices is None:
-            raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
-
-    @staticmethod
-    def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options for the widths: half of ``delta`` is for the draws.
-
-        Args:
-            options: The options of the constructor.
-        """
-        return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
 
     @t_batch_mode_transform(expected_q=1)
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
@@ -777,9 +584,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             TypeError: If ``X`` is not float64.
         """
         check_points(self, X)
-        drawn = self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
-        self._check_num_outputs(drawn.shape[-1])
-        return drawn
+        return self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw, or why none does."""
@@ -789,8 +594,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             guarantee = guarantee.with_gaps(
                 "no theorem bounds the regret of joint draws of reward and constraints", of="regret"
             )
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(outcomes_pending(len(self.X_pending)))
         return guarantee
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -25,6 +25,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorSummary, WidthRule
+from botorch_bandits.confidence.candidate_widths import CandidateWidths
 from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.irgp import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import (
@@ -42,7 +43,6 @@ from botorch_bandits.models.reading import LEAST_VARIANCE
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 
 if TYPE_CHECKING:
-    from botorch_bandits.acquisition.candidates import CandidateWidths
     from botorch_bandits.acquisition.player import Player
 
 DRAWS_AT_ONCE = 16

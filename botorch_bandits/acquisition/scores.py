@@ -7,6 +7,7 @@ it is decided in prior standard deviations, relative to the prior mean.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,11 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models import CandidatesModel
-from botorch_bandits.models.reading import prior_means, variance_of
+from botorch_bandits.models.reading import (
+    moments_of_each,
+    posterior_of_each,
+    prior_means,
+)
 
 
 class Bounds(NamedTuple):
@@ -52,10 +57,9 @@ class Bounds(NamedTuple):
             deviation: ``n x m`` posterior standard deviations.
             half: ``n x m`` distances of the bounds from the means.
         """
-        of_mean, of_deviation, lower, upper = (
-            (each[..., 0], each[..., 1:]) for each in (mean, deviation, mean - half, mean + half)
-        )
-        return cls(of_mean[0], of_deviation[0], lower[0], upper[0], of_mean[1], lower[1], upper[1])
+        lower, upper = mean - half, mean + half
+        reward = (each[..., 0] for each in (mean, deviation, lower, upper))
+        return cls(*reward, *(each[..., 1:] for each in (mean, lower, upper)))
 
     def at(self, index: Any) -> Bounds:
         """Return what is known at some of the points.
@@ -85,12 +89,9 @@ def moments_at(
     """
     if isinstance(model, CandidatesModel) and transform is None:  # its members have weights
         mean, variance = model.mixture(X)
-        return mean, variance.clamp_min(0.0).sqrt()
-    posterior = model.posterior(
-        X.unsqueeze(-2), observation_noise=noisy, posterior_transform=transform
-    )
-    mean = posterior.mean[..., 0, 0]
-    variance = variance_of(posterior).reshape(posterior.mean.shape)[..., 0, 0]
+        return mean, variance.sqrt()
+    each = moments_of_each(posterior_of_each(model, X.unsqueeze(-2), transform, noisy), 1)
+    mean, variance = (values[..., 0, 0] for values in each)
     if is_ensemble(model):
         among_members = mean.var(-1, correction=0)
         mean, variance = mean.mean(-1), variance.mean(-1) + among_members
@@ -127,15 +128,12 @@ def prior_mean_of_scalar(summary: PriorSummary) -> float:
         summary: The summary of the model, including the transform that combines several outputs
             into one.
     """
-    try:
-        weights, offset = summary.weights
-    except (UnreadablePriorError, ValueError):
-        return 0.0
-    means = prior_means(summary.model)
-    if means is None or any(not means[j].numel() for j in weights):
-        return 0.0
-    mean = offset + sum(weight * float(means[j][0]) for j, weight in weights.items())
-    return mean if math.isfinite(mean) else 0.0
+    with suppress(UnreadablePriorError, ValueError):
+        (weights, mean), means = summary.weights, prior_means(summary.model)
+        if means is not None and all(means[j].numel() for j in weights):
+            mean += sum(weight * float(means[j][0]) for j, weight in weights.items())
+            return mean if math.isfinite(mean) else 0.0
+    return 0.0
 
 
 def scale_in_outcomes(summary: PriorSummary, sign: float = 1.0) -> ValueScale | None:

@@ -26,16 +26,13 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import (
-    check_model,
-    kernelized_rule,
-)
+from botorch_bandits.acquisition.base import check_model
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
     ThompsonArmsRule,
 )
-from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
+from botorch_bandits.acquisition.upper_confidence_bound import WidthAcquisition
 from botorch_bandits.checks import (
     check_one_of,
     check_probability,
@@ -43,23 +40,17 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import (
     GainBound,
     Guarantee,
-    PriorSummary,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import at_posterior_mean, outcomes_pending
+from botorch_bandits.confidence.guarantee import at_posterior_mean
+from botorch_bandits.confidence.ingredients import kernelized_rule
 from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
 from botorch_bandits.confidence.prior_reading import UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
-    WIDTH,
-    check_assume,
     check_scale,
-    fit_to_batch,
 )
-from botorch_bandits.models.reading import (
-    hallucinate,
-    on_device_of,
-)
+from botorch_bandits.models.reading import hallucinate, on_device_of
 
 PENDING = ("redraw", "hallucinate")
 """The ways in which a draw can treat pending points."""
@@ -161,8 +152,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         """Call the constructor with its arguments, or with those of a subclass, by name."""
         model, transform = given["model"], given["posterior_transform"]
         super().__init__(check_model(model))
-        self.base_model = model
-        self.maximize = check_one_of("maximize", given["maximize"], (True, False))
+        self._read_arguments(given)
         self.pending = check_one_of("pending", given.get("pending", "redraw"), PENDING)
         if transform is None and model.num_outputs != 1:
             raise UnsupportedError(
@@ -174,17 +164,9 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
                 "posterior_transform is an ExpectationPosteriorTransform, but a pathwise draw has "
                 "no perturbed inputs. Pass choices=, a finite set of points, for an exact draw."
             )
-        self.posterior_transform = on_device_of(model, transform)
         self.delta = check_probability("delta", given["delta"])
-        self.rule = self.width_rule(given)
-        self.assume = check_assume(given["assume"])
-        self._summary = PriorSummary(model, transform, self.assume)
-        self.scale = check_scale(given.get("scale", 1.0))
-        width = self.scale * self.rule.width(self._summary, 1)
-        if width.dim():
-            width = fit_to_batch(WIDTH, width, model.batch_shape)
-            width = width.to(next(model.parameters(), width).device)
-        self.register_buffer("width", width)
+        self.rule, self.scale = self.width_rule(given), check_scale(given.get("scale", 1.0))
+        self.register_buffer("width", on_device_of(model, self._width_in(1)))
         self._prepare_draws(given["choices"], given["seed"])
         self.set_X_pending(given["X_pending"])
         self.warn_if_wide()
@@ -236,7 +218,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             rule: The rule that computes the scale from now on.
         """
         self.rule = rule
-        self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
+        self.width = self._width_in(1).to(self.width)
         self.warn_if_wide()
 
     @t_batch_mode_transform(expected_q=1)
@@ -261,18 +243,12 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
                 "draw on the whole box",
                 of="regret",
             )
-        return self._with_pending(guarantee)
-
-    def _with_pending(self, guarantee: Guarantee) -> Guarantee:
-        """Return the guarantee that remains with pending points."""
-        if self.X_pending is not None:
-            count = len(self.X_pending)
-            guarantee = guarantee.with_gaps(
-                at_posterior_mean(count)
-                if self.pending == "hallucinate"
-                else outcomes_pending(count)
-            )
         return self._as_used(guarantee)
+
+    def _gap_of_pending(self, count: int) -> str | None:
+        if self.pending == "hallucinate":
+            return at_posterior_mean(count)
+        return super()._gap_of_pending(count)
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:

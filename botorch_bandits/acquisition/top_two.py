@@ -35,7 +35,6 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import kernelized_rule
 from botorch_bandits.acquisition.draws import Draw
 from botorch_bandits.acquisition.rules import (
     Seen,
@@ -51,11 +50,12 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.guarantee import RegretStatement
+from botorch_bandits.confidence.ingredients import kernelized_rule
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
 )
-from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest
+from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
 
 NO_REGRET_BOUND = (
     "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds no "
@@ -245,6 +245,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     """
 
     defines_rule: ClassVar[bool] = True
+    on_few_points: ClassVar[bool] = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -271,21 +272,6 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         rule = self.arms_rule(given)
         self._initialize(given)
         self.leader_probability, self.max_draws = rule.leader_probability, rule.max_draws
-
-    @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        """Return the arms, or all points of a space with few points, as the points to draw on.
-
-        Args:
-            options: All constructor arguments.
-            domain: The domain on which the acquisition will be maximized; None if it is not known
-                yet.
-        """
-        arms = Arms([[0.0], [1.0]]) if domain is None else domain.few_points()
-        given = options["choices"] is not None
-        return {} if given or arms is None else {"choices": arms.choices}
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -344,7 +330,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             )
         if is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps("each draw is from one member of an ensemble")
-        return self._with_pending(guarantee)
+        return self._as_used(guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return moments and value at one point, and whether the challenger is played.

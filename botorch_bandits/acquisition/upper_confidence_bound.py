@@ -10,54 +10,173 @@ The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import (
-    average_over_ensemble_models,
-    t_batch_mode_transform,
-)
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
+    BanditAcquisition,
     HallucinatesPending,
     check_model,
     check_required,
-    kernelized_rule,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import Bounds, score
-from botorch_bandits.acquisition.wide_confidence import WidthAcquisition
-from botorch_bandits.checks import check_one_of, check_probability
+from botorch_bandits.acquisition.scores import score
+from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import (
-    AMMWidth,
-    CompactBoxWidth,
-    ConstantWidth,
-    FiniteArmsWidth,
     GainBound,
     Guarantee,
     PriorSummary,
     RandomizedWidth,
-    RKHSWidth,
     WidthRule,
 )
-from botorch_bandits.confidence.gp_ucb import width_of_beta
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
-from botorch_bandits.confidence.guarantee import at_posterior_mean
-from botorch_bandits.confidence.igp_ucb import complete_bounds
+from botorch_bandits.confidence.ingredients import (
+    kernelized_rule,
+    mixture_rule,
+    theorem_rule,
+    wanted_by_theorem,
+)
 from botorch_bandits.confidence.width_rules import (
-    DEFAULT_WIDTH,
     WIDTH,
-    check_assume,
     check_scale,
     fit_to_batch,
 )
-from botorch_bandits.domains import Domain
-from botorch_bandits.models.reading import OneByOneModel, shape_of_batch
+from botorch_bandits.models.censoring import spread_points
+from botorch_bandits.models.reading import (
+    observed_inputs,
+    observed_outcomes,
+    on_device_of,
+    shape_of_batch,
+)
+
+
+class WideConfidenceWarning(RuntimeWarning):
+    """A confidence width dwarfs the outcomes, so that points are chosen by deviation alone."""
+
+
+FEWEST_ROWS = 10
+"""With fewer outcomes, their spread is unknown, and exploration is appropriate anyway."""
+
+NUM_PROBES = 128
+"""The number of points at which a width is checked, spread evenly over the range of the inputs."""
+
+SHARE_OF_EXPLORATION = 0.95
+"""A point counts as chosen by its deviation alone if that is at least this share of the largest."""
+
+
+class WidthAcquisition(BanditAcquisition):
+    """An acquisition function with a width, which warns if the width dwarfs the outcomes.
+
+    A width counts as too large if two conditions hold on a fitted model with at least ten rows: the
+    width times the prior standard deviation of an output exceeds all differences between its
+    outcomes, and, among 128 points and the observed ones, the value is largest where the deviation
+    is nearly the largest. On Branin, Hartmann6 and an SVM, with widths that were too large,
+    the warning was given in a sixth to three quarters of the rounds, nearly all of which were
+    rounds of exploration. It was never given with a width of 2 or without bounds.
+    """
+
+    rule: WidthRule
+    width: Tensor
+    _summary: PriorSummary
+
+    @abstractmethod
+    def _initialize(self, given: Mapping[str, Any]) -> None:
+        """Call the constructor with its arguments, or with those of a subclass, by name."""
+
+    @classmethod
+    @abstractmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        """Return the width rule for some options; only here are options turned into a rule.
+
+        Args:
+            options: Constructor arguments by name, at least all that the width depends on.
+
+        Raises:
+            ValueError: If an ingredient is missing or infeasible.
+        """
+
+    def _width_in(self, round_number: int) -> Tensor:
+        """Return the scaled width of a round, of the model's batch shape or one number."""
+        width = self.scale * self.rule.width(self._summary, round_number)
+        return fit_to_batch(WIDTH, width, shape_of_batch(self.base_model))
+
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        return (self.rule,)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, ...]:
+        """Return the lower and the upper confidence bound, if the width is one number.
+
+        Args:
+            X: ``n x d`` points, float64.
+        """
+        if self.width.numel() != 1:
+            return ()
+        mean, deviation = self.moments(X)
+        half = deviation * self.width.reshape(())
+        return mean - half, mean + half
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean, standard deviation, width and information gain at one point.
+
+        Args:
+            x: See the base class.
+        """
+        known = super().describe(x)
+        gain = self.rule.information_gain(self._summary)
+        if gain is not None:
+            known["information_gain"] = float(gain.mean())
+        return {**known, "width": float(self.width.mean())}
+
+    def warn_if_wide(self) -> None:
+        """Warn if the width is so large that outcomes do not affect the choice.
+
+        Only fitted models with one active output and no batch dimension are checked, because a user
+        who gives a prior also states how large the reward is.
+
+        Warns:
+            WideConfidenceWarning: If it is; once for each class and number of dimensions.
+        """
+        model, priors = self.base_model, self._summary.readable
+        inputs, outcomes = observed_inputs(model), observed_outcomes(model)
+        if len(priors) != 1 or self.width.numel() != 1:
+            return
+        ((output, prior),) = priors.items()
+        if not prior.learned or inputs is None or outcomes is None or len(inputs) < FEWEST_ROWS:
+            return
+        values, reach = outcomes[output], self.width * prior.standard_deviation.max()
+        if bool(reach <= values.max() - values.min()):
+            return
+        spread_out = spread_points(inputs.shape[-1], NUM_PROBES).to(inputs)
+        probes = torch.cat([torch.lerp(inputs.amin(0), inputs.amax(0), spread_out), inputs])
+        with torch.no_grad():
+            mean, deviation = self.moments(probes)
+        chosen = score(mean, deviation * self.width, self._sign).argmax()
+        if bool(deviation[chosen] < SHARE_OF_EXPLORATION * deviation.max()):
+            return
+        _warn_once(type(self).__name__, inputs.shape[-1])
+
+
+@cache
+def _warn_once(name: str, dim: int) -> None:
+    """Warn of the width of a class, once for inputs of so many dimensions."""
+    warnings.warn(
+        f"{name}: the width is out of proportion to the outcomes. Where nothing is known, the band "
+        "reaches further to either side than all outcomes differ, so that points are chosen by "
+        "their deviation alone, as in pure exploration. Leave the bounds or width= out, give "
+        "smaller ones (width=2.0 is common), or fit the model to standardized outcomes.",
+        WideConfidenceWarning,
+        stacklevel=level_of_users_line(),
+    )
 
 
 class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConfidenceBound):
@@ -79,7 +198,6 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
             :meth:`guarantee` uses them. ``"fixed prior"``: the frozen parameters of the model were
             fixed before the data. ``"centered bound"``: ``rkhs_bound`` is for the reward minus the
             prior mean. Give one of them, or both in a tuple.
-        predictive: Use the predictive standard deviation, with the noise. No theorem covers that.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -91,9 +209,13 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
     """
 
     defines_rule: ClassVar[bool] = True
+    plays: ClassVar[type[WidthArmsRule]] = WidthArmsRule
+    """The rule on arms, which has the same width."""
     beta: Tensor
+    width: Tensor
+    """The factor of the posterior standard deviation, of the model's batch shape."""
 
-    def __init__(  # noqa: PLR0913 - a public constructor
+    def __init__(
         self,
         model: Model,
         rule: WidthRule,
@@ -103,7 +225,6 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
         assume: str | tuple[str, ...] = (),
-        predictive: bool = False,
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -111,83 +232,57 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
 
     def _initialize(self, given: Mapping[str, Any]) -> None:
         """Call the constructor with its arguments, or with those of a subclass, by name."""
-        model, transform = given["model"], given["posterior_transform"]
         super().__init__(
-            check_model(model),
+            check_model(given["model"]),
             beta=torch.zeros((), dtype=torch.float64),
-            posterior_transform=transform,
-            maximize=given["maximize"],
+            posterior_transform=given["posterior_transform"],
         )
-        self.base_model = model
-        self.rule = self.width_rule(given)
-        self.scale = check_scale(given.get("scale", 1.0))
-        self.predictive = check_one_of("predictive", given.get("predictive", False), (True, False))
-        self.assume = check_assume(given["assume"])
-        self._summary = PriorSummary(model, transform, self.assume)
-        self._start_rounds(given.get("round_number"), given["X_pending"])
+        self.register_buffer("width", torch.zeros((), dtype=torch.float64))
+        self._read_arguments(given)
+        self.rule, self.scale = self.width_rule(given), check_scale(given.get("scale", 1.0))
         self.set_X_pending(given["X_pending"])
         self.warn_if_wide()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        """Return the width rule for some options; only here are options turned into a rule.
-
-        Args:
-            options: Constructor arguments by name, at least all that the width depends on.
-
-        Raises:
-            ValueError: If an ingredient is missing or infeasible.
-        """
         rule: WidthRule = options["rule"]
         return rule
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        scale, predictive = check_scale(options["scale"]), options.get("predictive", False)
-        return WidthArmsRule(cls.width_rule(options), scale, options["maximize"], predictive)
-
-    @property
-    def width(self) -> Tensor:
-        """The factor of the posterior standard deviation; the model's batch shape."""
-        return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
+        scale = check_scale(options.get("scale", 1.0))
+        return cls.plays(cls.width_rule(options), scale, options["maximize"])
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the pending points, starting again from the user's model.
+        """See the base class; the width is then for the round after the pending points.
 
         Args:
             X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         super().set_X_pending(X_pending)
         self._summary.forget()  # a state may have been loaded into the model
         self._set_width(self._width_in(self.round_number if self.rule.needs_round else 1))
 
-    def _width_in(self, round_number: int) -> Tensor:
-        width = self.scale * self.rule.width(self._summary, round_number)
-        return fit_to_batch(WIDTH, width, shape_of_batch(self.base_model))
-
     def _set_width(self, width: Tensor) -> None:
-        # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
-        beta = (width**2).unsqueeze(-1) if width.dim() else width**2
-        self.beta = beta.to(self.beta.device)
+        """Store the width, and BoTorch's ``beta``: a column beside means of ``batch_shape x 1``."""
+        self.width = on_device_of(self.base_model, width)
+        square = self.width.square()
+        self.beta = square.unsqueeze(-1) if square.dim() else square
 
-    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
-        if not self.rule.needs_round:
-            return
-        widths = [self._width_in(self.round_number + i) for i in range(ahead.num_points)]
-        shape = torch.broadcast_shapes(shape_of_batch(ahead), widths[0].shape)
-        view._set_width(torch.stack([width.expand(shape) for width in widths]))  # q x batch_shape
+    def _widths(self, num_points: int) -> Tensor:
+        """Return the width of each of several points, ``batch_shape x q`` or ``x 1``."""
+        if num_points == 1 or not self.rule.needs_round:
+            return self.width.unsqueeze(-1)
+        rounds = range(self.round_number, self.round_number + num_points)
+        return torch.stack([self._width_in(t) for t in rounds], dim=-1).to(self.width)
 
     def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
         """Set another width rule; pending points are forgotten.
 
         Args:
             rule: The rule that computes the width from now on.
-            predictive: See the class.
+            predictive: Whether deviations are those of outcomes, with their noise, which no theorem
+                covers.
         """
         self.rule, self.predictive = rule, predictive
         self.set_X_pending(None)
@@ -196,33 +291,11 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         round_number = self.round_number if self.rule.needs_round else 1
-        guarantee = self.rule.guarantee(self._summary, round_number)
-        if self.X_pending is not None:
-            guarantee = guarantee.with_gaps(at_posterior_mean(len(self.X_pending)))
-        return self._as_used(guarantee)
+        return self._as_used(self.rule.guarantee(self._summary, round_number))
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                their bounds, each computed as if the points before it were pending. No theorem is
-                stated for that.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
-        """
-        return self._value(X)
-
-    @t_batch_mode_transform(expected_q=1)
-    @average_over_ensemble_models
-    def _evaluate(self, X: Tensor) -> Tensor:
-        mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1`` each
-        return score(mean, sigma * self.beta.sqrt(), self._sign).squeeze(-1)
+    def _values(self, X: Tensor) -> Tensor:
+        mean, deviation = self._mean_and_deviation(X)  # batch_shape x q each
+        return score(mean, deviation * self._widths(X.shape[-2]), self._sign)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -309,57 +382,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        delta, given = check_probability("delta", options["delta"]), ingredients(cls, options)
-        if not given:
-            return ConstantWidth(DEFAULT_WIDTH, is_default=True)
-        return THEOREMS[tuple(given)](delta=delta, **given)
-
-
-THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
-    ("num_arms",): FiniteArmsWidth,
-    ("smoothness_a", "smoothness_b", "dim", "side_length"): CompactBoxWidth,
-    ("rkhs_bound", "information_gain"): lambda rkhs_bound, information_gain, delta: RKHSWidth(
-        rkhs_bound, information_gain, delta
-    ),
-    ("width",): lambda width, delta: ConstantWidth(width),
-    ("beta",): lambda beta, delta: width_of_beta(beta),
-}
-"""The ingredients of each width, and the function that makes a rule of them."""
-
-
-def wanted_by_theorem(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a domain fills in: the number of arms, or the shape of a box, for a theorem.
-
-    Args:
-        options: Constructor arguments by name, None for those that were left out.
-    """
-    given = [name for each in THEOREMS for name in each if options.get(name) is not None]
-    if not given:
-        return ("num_arms",)
-    return ("dim", "side_length") if "smoothness_b" in given else ()
-
-
-def ingredients(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ingredients of a width among some options; empty if none are given.
-
-    Args:
-        cls: The acquisition class, for errors.
-        options: Constructor arguments by name, None for those that were left out.
-
-    Raises:
-        ValueError: If they are not those of exactly one width.
-    """
-    names = [name for theorem in THEOREMS for name in theorem]
-    given = {name: options[name] for name in names if options.get(name) is not None}
-    if given and tuple(given) not in THEOREMS:
-        theorems = "; ".join(" and ".join(f"{name}=" for name in each) for each in THEOREMS)
-        raise ValueError(
-            f"{cls.__name__} takes the ingredients of exactly one width ({theorems}), got "
-            f"{', '.join(f'{n}={v}' for n, v in given.items())}. On a box, "
-            "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
-            "and noise_bound=."
-        )
-    return given
+        return theorem_rule(cls.__name__, options)
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -515,9 +538,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
-        bounds = options["rkhs_bound"], options["noise_bound"]
-        norm, noise, not_given = complete_bounds(cls.__name__, *bounds, options["units"])
-        return AMMWidth(norm, noise, options["delta"], options["units"], not_given)
+        return mixture_rule(cls.__name__, options)
 
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -550,6 +571,8 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     defines_rule: ClassVar[bool] = True
     from_domain: ClassVar[tuple[str, ...]] = ("num_arms",)
+    on_few_points: ClassVar[bool] = True
+    plays: ClassVar[type[WidthArmsRule]] = RandomizedArmsRule
 
     def __init__(
         self,
@@ -568,25 +591,13 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         self._initialize({**locals()})
 
     @classmethod
-    def options_from_domain(
-        cls, options: Mapping[str, Any], domain: Domain | None
-    ) -> dict[str, Any]:
-        few = None if domain is None else domain.few_points()
-        return super().options_from_domain(options, few or domain)
-
-    @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
-        check_required(cls.__name__, options, ("num_arms",))
+        check_required(cls, options)
         return RandomizedWidth(options["num_arms"], options.get("seed", 0))
 
-    def known_at(self, X: Tensor) -> Bounds:
+    def bounds(self, X: Tensor) -> tuple[Tensor, ...]:
         """See the base class; a width that is drawn gives no bounds."""
-        return Bounds(*self.moments(X))
-
-    @classmethod
-    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
-        """See the base class; each round and replicate draws from its own seed."""
-        return RandomizedArmsRule(cls.width_rule(options), maximize=options["maximize"])
+        return ()
 
 
 class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -650,6 +661,6 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        check_required(cls, options)
         names = ("horizon", "smoothness", "dim", "width_constant")
-        check_required(cls.__name__, options, names)
         return ChangePointWidth(**{name: options[name] for name in names})

@@ -38,7 +38,7 @@ from botorch.utils.transforms import is_ensemble
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_one_of, check_positive, check_probability
+from botorch_bandits.checks import check_positive, check_probability
 from botorch_bandits.confidence.igp_ucb import NormBounds, units_of_bounds
 from botorch_bandits.confidence.prior_reading import (
     OutputPrior,
@@ -271,18 +271,15 @@ class RidgeTerms(NormBounds):
 
     Attributes:
         doubles: See :meth:`RidgeConfidenceSet.of`.
-        on_refuted: ``"warn"`` or ``"raise"``.
     """
 
     doubles: bool = False
-    on_refuted: str = "warn"
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         super().__post_init__()
         if not isinstance(self.rkhs_bound, Tensor):  # one per replicate, on arms
             check_positive("rkhs_bound", self.rkhs_bound)
-        check_one_of("on_refuted", self.on_refuted, ("warn", "raise"))
 
     @property
     def is_by_noise(self) -> bool:
@@ -311,32 +308,31 @@ class RidgeTerms(NormBounds):
             self.doubles,
         )
 
-    def report_refutation(self, smallest: float, smallest_relative: float) -> None:
-        """Report that the data refute the assumptions.
+    def report_refutation(self, found: RidgeConfidenceSet, unit: float | Tensor) -> None:
+        """Report if the data refute the assumptions.
 
         Args:
-            smallest: The value that ``B`` would have to exceed, in raw outcome units.
-            smallest_relative: The same in prior standard deviations.
-
-        Raises:
-            ValueError: If ``on_refuted`` is ``"raise"``.
+            found: The set of an output.
+            unit: The prior standard deviation in raw outcome units.
 
         Warns:
-            AssumptionRefutedWarning: Otherwise.
+            AssumptionRefutedWarning: If they do.
         """
+        if self.doubles or not bool(found.is_refuted.any()):
+            return
         norm = _stated(self.rkhs_bound)
         noise = self.noise_bound if self.is_by_noise else _stated(self.noise_bound)
-        needed = f"{smallest:.4g}"
+        needed = f"{float((found.smallest_rkhs_bound * unit).max()):.4g}"
         if self.is_relative:
-            needed = f"{smallest_relative:.4g} prior standard deviations"
-        message = (
+            smallest = float(found.smallest_rkhs_bound.max())
+            needed = f"{smallest:.4g} prior standard deviations"
+        warnings.warn(
             f"the data refute the assumptions at level {self.delta:g}: no function of norm {norm} "
             f"in this kernel fits them under noise_bound={noise} (the norm would have to exceed "
-            f"{needed}). Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True."
+            f"{needed}). Check kernel, rkhs_bound and noise_bound, or pass double_rkhs_bound=True.",
+            AssumptionRefutedWarning,
+            stacklevel=3,
         )
-        if self.on_refuted == "raise":
-            raise ValueError(message)
-        warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
 
 
 def _of_each(name: str, bound: Any, batch_shape: torch.Size) -> Tensor:

@@ -71,8 +71,8 @@ def gp_ucb_compact_width(
     round_number: int,
     delta: float,
     side_length: float,
-    smoothness_a: float,
-    smoothness_b: float,
+    smoothness_a: float | Tensor,
+    smoothness_b: float | Tensor,
 ) -> Tensor:
     r"""Return the width of GP-UCB on a compact box.
 
@@ -96,11 +96,11 @@ def gp_ucb_compact_width(
         round_number: ``t``, from 1.
         delta: The bound fails with at most this probability.
         side_length: ``r``, the longest side of the box.
-        smoothness_a: ``a``.
-        smoothness_b: ``b``, in units of the prior standard deviation per unit of input.
+        smoothness_a: ``a``; one number, or a tensor of one per prior.
+        smoothness_b: ``b``, in units of the prior standard deviation per unit of input; the same.
 
     Returns:
-        A scalar float64 tensor.
+        A float64 tensor, scalar or of one width per prior.
 
     Raises:
         ValueError: If the constants make a logarithm's argument too small for the theorem.
@@ -109,18 +109,21 @@ def gp_ucb_compact_width(
     t = check_integer("round_number", round_number, minimum=1)
     delta = check_probability("delta", delta)
     side_length = check_positive("side_length", side_length)
-    a = check_positive("smoothness_a", smoothness_a)
-    b = check_positive("smoothness_b", smoothness_b)
-    inner = math.log(4.0 * dim * a / delta)
-    if inner <= 0.0:
+    a, b = (torch.as_tensor(each, dtype=DTYPE) for each in (smoothness_a, smoothness_b))
+    for name, values in (("smoothness_a", a), ("smoothness_b", b)):
+        for extreme in (values.min(), values.max()):
+            check_positive(name, float(extreme))
+    inner = torch.log(4.0 * dim * a / delta)
+    if bool((inner <= 0.0).any()):
         raise ValueError(
-            f"smoothness_a is {a}, so ln(4 d a / delta) is {inner:.4g}; Theorem 2 needs it "
-            "positive. A larger smoothness_a is a weaker assumption and always allowed."
+            f"smoothness_a is {float(a.min())}, so ln(4 d a / delta) is {float(inner.min()):.4g}; "
+            "Theorem 2 needs it positive. A larger smoothness_a is a weaker assumption and always "
+            "allowed."
         )
     # the discretization behind the second term has at least one point per side
-    side = max(t**2 * dim * b * side_length * math.sqrt(inner), 1.0)
-    beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * math.log(side)
-    return torch.tensor(math.sqrt(beta), dtype=DTYPE)
+    side = (t**2 * dim * side_length * b * inner.sqrt()).clamp_min(1.0)
+    beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * side.log()
+    return beta.sqrt()
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,7 @@ class CompactBoxWidth(WidthRule):
             smoothness_b=check_positive("smoothness_b", self.smoothness_b),
             delta=check_probability("delta", self.delta),
         )
-        self._width_for_unit(1, 1.0)
+        self._width_for_unit(1, torch.ones((), dtype=DTYPE))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         priors = summary.active_priors
@@ -218,9 +221,7 @@ class CompactBoxWidth(WidthRule):
                 f"Theorem 2 covers one output, but {len(priors)} are scalarized. Use "
                 "ImprovedUpperConfidenceBound, or an explicit width=."
             )
-        units = priors[0].standard_deviation
-        widths = [self._width_for_unit(round_number, unit) for unit in units.reshape(-1).tolist()]
-        return torch.stack(widths).reshape(units.shape)
+        return self._width_for_unit(round_number, priors[0].standard_deviation.detach().cpu())
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         gaps = prior_gaps(summary)
@@ -262,7 +263,7 @@ class CompactBoxWidth(WidthRule):
             gaps=tuple(gaps),
         )
 
-    def _width_for_unit(self, round_number: int, unit: float) -> Tensor:
+    def _width_for_unit(self, round_number: int, unit: Tensor) -> Tensor:
         return gp_ucb_compact_width(
             self.dim,
             round_number,

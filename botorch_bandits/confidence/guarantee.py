@@ -7,7 +7,7 @@ acquisition functions and loops add the reasons that void them, and users print 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -651,3 +651,73 @@ def regret_of_band(delta: float, largest: float | None = None) -> RegretStatemen
         largest=largest,
         factor=2.0,
     )
+
+
+def of_all_outputs(each: Sequence[Guarantee], method: str, delta: float) -> Guarantee:
+    """Return what the bounds of a reward and of its constraints guarantee together.
+
+    Args:
+        each: The guarantees of the reward and of each constraint, at equal shares of ``delta``.
+        method: The name of the method that uses the bounds, in words.
+        delta: All bounds together fail with at most this probability.
+    """
+    names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
+    gaps = [
+        gap if all(gap in other.gaps for other in each) else f"{name}: {gap}"
+        for name, guarantee in zip(names, each, strict=True)
+        for gap in guarantee.gaps
+    ]
+    constants = {
+        f"{key}_{j}": value
+        for j, guarantee in enumerate(each)
+        for key, value in guarantee.constants.items()
+    }
+    combined = Guarantee(
+        method=method,
+        constants={"delta": delta, **constants},
+        gaps=tuple(dict.fromkeys(gaps)),
+    )
+    if all(guarantee.theorem is not None for guarantee in each):
+        on_same = "with {probability}, on the same event, "
+        assumptions = [a for g in each for a in g.about("each function").assumptions]
+        combined = replace(
+            combined,
+            theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
+            "each (union bound)",
+            bands=Statement(
+                "with {probability} the reward and each constraint lie within their widths of "
+                "their posterior means, at all points and in all rounds, for all multipliers "
+                "at once",
+                delta=delta,
+                reach="everywhere",
+            ),
+            regret=RegretStatement(
+                f"{on_same}the regret of every round that maximizes the bound of the penalized "
+                "reward, against the best point that meets the constraints, is at most the "
+                "value of that bound less the lower confidence bound of the reward, at the "
+                "point that it chose",
+                delta=delta,
+            ),
+            violation=Statement(
+                f"{on_same}each constraint is at most its upper confidence bound at the points "
+                "that were chosen, so that the norm of the positive part of summed constraint "
+                "values is at most that of summed bounds",
+                delta=delta,
+            ),
+            assumptions=tuple(dict.fromkeys(assumptions)),
+        )
+    return combined
+
+
+def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
+    """Return the guarantee for a penalized reward if the reward is minimized.
+
+    Args:
+        guarantee: The guarantee for maximization.
+    """
+    every, less = "the regret of every round", "less the lower confidence bound of the reward"
+    plus = "plus the upper confidence bound of the reward"
+    minimized = guarantee.with_wording(
+        "regret", every, "the regret, of minus the reward, in every round"
+    )
+    return minimized.with_wording("regret", less, plus)

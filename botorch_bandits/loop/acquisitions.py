@@ -17,7 +17,7 @@ from botorch_bandits.domains import Domain
 def check_acquisition(acquisition: Any, domain: Domain) -> Any:
     """Return the acquisition of a loop if it is one, and feasible on the domain."""
     if isinstance(acquisition, AcquisitionRecipe):
-        acquisition.check(domain)
+        acquisition.acquisition_class.check_options(acquisition.options, domain)
     elif isinstance(acquisition, type):
         _refuse_class(acquisition)
     elif isinstance(acquisition, AcquisitionFunction):

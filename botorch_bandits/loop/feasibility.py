@@ -21,11 +21,11 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.scores import select_output
 from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
+from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
     MultiplierRule,

@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
-from botorch_bandits.acquisition.wide_confidence import FEWEST_ROWS
+from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
 from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.checks import DTYPE, is_number
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement

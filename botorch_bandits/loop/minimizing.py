@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.lagrangian import of_minus_the_reward
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee, ModelCheck
-from botorch_bandits.confidence.guarantee import FunctionAssumption
+from botorch_bandits.confidence.guarantee import FunctionAssumption, of_minus_the_reward
 from botorch_bandits.feedback import CensoredView
 from botorch_bandits.history import History
 from botorch_bandits.loop.settings import LoopSettings

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.bounds import BoundOfReward, bounds_at
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import check_one_of
 from botorch_bandits.confidence import Guarantee
@@ -29,6 +28,7 @@ from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.acquisitions import model_of
+from botorch_bandits.loop.bounds_of_reward import BoundOfReward, bounds_at
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.random_streams import derive_seed
 

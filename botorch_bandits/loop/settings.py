@@ -33,8 +33,7 @@ from botorch_bandits.acquisition import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters
-from botorch_bandits.acquisition.lagrangian import output_rules
+from botorch_bandits.acquisition.base import ONE_A_PRIOR, default_options
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import (
@@ -50,6 +49,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.core.kernels import check_kernel_columns
@@ -376,13 +376,9 @@ LAGRANGIAN = (
 
 def _lacks_multipliers(recipe: AcquisitionRecipe) -> bool:
     """Return whether an acquisition needs the multipliers of a rule in constraints=."""
-    parameter = constructor_parameters(recipe.acquisition_class).get("multipliers")
-    is_required = parameter is not None and parameter.default is parameter.empty
-    return (
-        issubclass(recipe.acquisition_class, LAGRANGIAN)
-        and is_required
-        and recipe.options.get("multipliers") is None
-    )
+    cls = recipe.acquisition_class
+    complete = {**default_options(cls), **recipe.options}
+    return issubclass(cls, LAGRANGIAN) and complete.get("multipliers", ()) is None
 
 
 def _check_constraints(settings: LoopSettings) -> None:
@@ -422,12 +418,8 @@ def _check_constraints(settings: LoopSettings) -> None:
             "the penalized outcome, whose noise grows with the multipliers. Pass a number, in the "
             "units of the outcomes, or use surrogate='separate'."
         )
-    multipliers = settings.options.get("multipliers")
-    if is_lagrangian and multipliers is not None:
-        raise ValueError(
-            f"the acquisition has multipliers={multipliers!r}, but in a "
-            "loop the rule in constraints= gives them. Leave them out."
-        )
+    if is_lagrangian:
+        _refuse_what_a_loop_gives(settings.options)
     if rule.surrogate == "separate" and not is_lagrangian:
         remedy = (
             "LagrangianUpperConfidenceBound.with_options(...) or "
@@ -443,6 +435,17 @@ def _check_constraints(settings: LoopSettings) -> None:
             "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
             "as ImprovedUpperConfidenceBound."
         )
+
+
+def _refuse_what_a_loop_gives(options: Mapping[str, Any]) -> None:
+    """Raise an error if options of a penalized reward say what a loop says."""
+    for name, remedy in (
+        ("multipliers", "the rule in constraints= gives them. Leave them out"),
+        ("maximize", "it is maximized. Leave it out, or pass maximize=False to the loop instead"),
+    ):
+        given = options.get(name)
+        if given is not None and given is not True:
+            raise ValueError(f"the acquisition has {name}={given!r}, but in a loop {remedy}.")
 
 
 def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
@@ -651,7 +654,8 @@ class LoopSettings:
         check_acquisition(acquisition, domain)
         if context_dim and self.played is not None:
             # the dimension in the options is compared with the model's in every round
-            self.played.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
+            there = domain.in_context(torch.zeros(context_dim, dtype=DTYPE))
+            self.played.acquisition_class.check_options(self.played.options, there)
         store_checked(self, model=check_loop_model(self.model, domain, not self.is_random))
         _check_pending(self)
         minimum = None if self.feedback.censored is None else self.feedback.censored.minimum

@@ -156,7 +156,8 @@ class CandidateGroups:
         )
         center = torch.tensordot(shares, mean, dims=1)
         between = torch.tensordot(shares, (mean - center).square(), dims=1)
-        return center, torch.tensordot(scales, variance, dims=1) + between
+        total = torch.tensordot(scales, variance, dims=1) + between
+        return center, total.clamp_min(LEAST_VARIANCE)
 
     def least_noise_ratio(self, variances: Tensor, in_force: NDArray[np.bool_]) -> float:
         """Return the smallest ratio of noise to posterior variance of the entries that count.

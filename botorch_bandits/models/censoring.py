@@ -211,17 +211,19 @@ class DropInCensoring(Censoring):
             tolerance = check_nonnegative("ringing_tolerance", self.ringing_tolerance)
             store_checked(self, ringing_tolerance=tolerance)
 
-    def pseudo_values(self, model: Model, signs: Sequence[float]) -> tuple[float, ...] | None:
+    def pseudo_values(
+        self, model: Model, signs: Sequence[float], X_pending: Tensor | None
+    ) -> tuple[float, ...] | None:
         """Return the pseudo-value of each output, in raw units.
 
         Args:
             model: The user's model.
             signs: For each output, 1 if more of it is better, -1 if less is better, 0 if it has no
                 weight.
+            X_pending: ``p x d`` points for an unknown minimum if nothing has been observed.
 
         Returns:
-            None if the minimum is unknown and nothing has been observed yet; pending points are
-            then used.
+            None if the minimum is unknown, nothing has been observed yet and nothing is pending.
 
         Raises:
             ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
@@ -234,7 +236,10 @@ class DropInCensoring(Censoring):
                     "minimum_proxy= needs the observed inputs, which the model does not show. Pass "
                     "minimum=."
                 )
-            return least_lower_bounds(model, self.minimum_proxy, signs, X) if len(X) else None
+            points = X if len(X) else X_pending
+            if points is None:
+                return None
+            return least_lower_bounds(model, self.minimum_proxy, signs, points)
         stated = [
             float(pick_bound("minimum", self.minimum, j, num_outputs)) for j in range(num_outputs)
         ]

@@ -584,26 +584,7 @@ class MomentsModel(Model):
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
 
 
-class _ConditionedModel(MomentsModel):
-    """A model whose posterior is that of another model, given outcomes at some points."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.base = model
-        self._is_ensemble = is_ensemble(model)
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs of the model."""
-        return int(self.base.num_outputs)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """The batch shape of the model."""
-        return shape_of_batch(self.base)
-
-
-class PendingModel(_ConditionedModel):
+class PendingModel(MomentsModel):
     """A model with pending points, whose outcomes count as known to equal the posterior mean.
 
     The mean is unchanged and the covariance shrinks; see the module. The model itself is neither
@@ -622,11 +603,23 @@ class PendingModel(_ConditionedModel):
 
     def __init__(self, model: Model, X: Tensor) -> None:
         """See the class."""
-        super().__init__(model)
+        super().__init__()
+        self.base = model
+        self._is_ensemble = is_ensemble(model)
         with torch.no_grad():
             read_moments(model, X)  # raises now any error that it would raise later
         self.register_buffer("pending_points", X.detach().clone(), persistent=False)
         self.register_buffer("pending_noise", read_noise(model, X), persistent=False)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs of the model."""
+        return int(self.base.num_outputs)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch shape of the model."""
+        return shape_of_batch(self.base)
 
     def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
         pending = self.pending_points
@@ -641,58 +634,48 @@ class PendingModel(_ConditionedModel):
         return moments.with_noise(torch.as_tensor(noise))
 
 
-class OneByOneModel(_ConditionedModel):
-    """The posteriors of ``q`` points, each given the points before it, as of ``q`` single points.
+def posterior_of_each(
+    model: Model,
+    X: Tensor,
+    transform: PosteriorTransform | None = None,
+    with_noise: bool = False,
+) -> Posterior:
+    """Return the posterior of each of several points given those before it.
 
     Args:
-        model: Any model whose posterior has Gaussian moments; it already includes pending points.
-        X: ``batch_shape x q x d`` points in raw inputs.
+        model: Any model; pending points are in it already.
+        X: ``batch_shape x q x d`` points in raw inputs. For a batched model, the last dimensions of
+            ``batch_shape`` are those of the model.
+        transform: Applied to the posterior.
+        with_noise: Whether the posterior is that of outcomes, with their noise.
 
-    Attributes:
-        points: ``batch_shape x q x 1 x d``; the points of its posterior. For a batched model, the
-            model's batch dimensions follow ``q``.
-        num_points: ``q``.
-        inputs: ``batch_shape x q x d``; the points as the model sees them.
-        moments: The joint moments.
-        noise: The observation variances.
+    Returns:
+        A posterior of single points. Its batch shape is that of ``model.posterior(X)`` for one
+        point, and has one more dimension, of size ``q``, at its end for several.
 
     Raises:
-        UnsupportedError: If the posterior has no joint Gaussian moments.
+        UnsupportedError: If there are several points and the posterior has no joint Gaussian
+            moments.
     """
+    if X.shape[-2] == 1:
+        return model.posterior(X, observation_noise=with_noise, posterior_transform=transform)
+    moments = replace(read_moments(model, X), is_mixture=False)
+    noise = read_noise(model, X).expand(moments.mean.shape)
+    each = moments.one_by_one(noise)
+    posterior = (each.with_noise(noise.unsqueeze(-2)) if with_noise else each).posterior()
+    return posterior if transform is None else transform(posterior, X)
 
-    def __init__(self, model: Model, X: Tensor) -> None:
-        """See the class."""
-        super().__init__(model)
-        self.num_points = X.shape[-2]
-        batch = torch.Size() if self._is_ensemble else self.batch_shape
-        X = X.expand(*torch.broadcast_shapes(X.shape[:-2], batch), *X.shape[-2:])
-        self.inputs = X
-        self.points = X.movedim(-2, -2 - len(batch)).unsqueeze(-2)
-        self.moments = read_moments(model, X)
-        mean = self.moments.mean
-        self.noise = read_noise(model, X).expand(mean.shape)
-        self._each = self.moments.one_by_one(self.noise)
 
-    def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
-        """Return the moments at :attr:`points`, whose batch dimensions may be flattened into one.
+def moments_of_each(posterior: Posterior, num_points: int) -> tuple[Tensor, Tensor]:
+    """Return the means and variances of a :func:`posterior_of_each`, ``batch_shape x q x m`` each.
 
-        Raises:
-            ValueError: If ``X`` contains other points.
-        """
-        if X.numel() != self.points.numel():
-            raise ValueError(
-                f"X has shape {tuple(X.shape)}, but this posterior covers only the points of shape "
-                f"{tuple(self.points.shape)}."
-            )
-        each = self._each
-        if observation_noise is not False:
-            each = each.with_noise(self.noise.unsqueeze(-2))
-        # q comes before the dimensions of the model's batch
-        members, m = len(self.batch_shape), self.num_outputs
-        shape = (*X.shape[:-2], *(self.batch_shape if self._is_ensemble else ()), 1, m)
-        mean = each.mean.movedim(-3, -3 - members).reshape(shape)
-        covariance = each.covariance.movedim(-5, -5 - members).reshape(*shape, 1, m)
-        return JointMoments(mean, covariance, each.is_mixture)
+    Args:
+        posterior: The posterior.
+        num_points: ``q``.
+    """
+    mean = posterior.mean
+    variance = variance_of(posterior).reshape(mean.shape)
+    return (mean, variance) if num_points == 1 else (mean.squeeze(-2), variance.squeeze(-2))
 
 
 # --- pseudo-outcomes ------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from botorch_bandits import (
     CensoredUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
-from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
@@ -565,14 +564,3 @@ def test_the_width_rule_of_a_subclass_counts(cls: Any) -> None:
         usual, wider = (each(model, X_pending=pending, **options) for each in (cls, Wider))
         assert close(wider.width, usual.width + 3.0 / deviation, 1e-8)
     assert Wider.with_options(**options).acquisition_class is Wider
-
-
-@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-def test_a_width_rule_that_knows_no_censoring_is_refused(cls: Any) -> None:
-    class Constant(cls):  # type: ignore[misc]
-        @classmethod
-        def width_rule(cls, options: Any) -> Any:
-            return ConstantWidth(2.0)
-
-    with pytest.raises(TypeError, match=r"Constant\.width_rule made a ConstantWidth"):
-        Constant(bandit_gp(), minimum=-1.0, width=1.0)

@@ -185,7 +185,7 @@ def test_bad_input_is_refused_and_changes_nothing(
         acqf.set_X_pending(not_a_number)
     with pytest.raises(TypeError, match=r"X_pending has dtype torch.float32"):
         acqf.set_X_pending(x[:2].float())
-    with pytest.raises(ValueError, match=r"n x d.*unsqueeze\(0\)"):
+    with pytest.raises(ValueError, match=r"matrix.*unsqueeze\(0\)"):
         acqf.set_X_pending(x[0])
     with pytest.raises(ValueError, match=r"X_pending\[1, 0\] is nan"):
         acquisition.make(case, model, X_pending=not_a_number)

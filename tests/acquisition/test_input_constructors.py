@@ -46,7 +46,7 @@ from botorch_bandits.acquisition import (
     register_input_constructor,
 )
 from botorch_bandits.models import candidate_grid
-from botorch_bandits.penalties import Linear, Polynomial
+from botorch_bandits.penalties import Linear
 from botorch_bandits.random_streams import derive_seed
 
 from .cases import DELTA, MODELS, RootOfRound, double, named, rows, uniform
@@ -211,7 +211,7 @@ def test_lagrangian_bound_of_metrics_is_the_textbook_value(case, penalty, num_pe
         constraints_tuple=CONSTRAINTS,
         constraints=[lambda Y: Y],  # Ax passes both; this one is for sampled objectives
         multipliers=[KAPPA],
-        penalty=[penalty] if penalty == "linear" else [penalty, 0.8],
+        penalty=Linear() if penalty == "linear" else Exponential(0.8),
         rkhs_bound=[2.0, 3.0],  # of the objective, then of the constraint; JSON has no tuples
         noise_bound=[0.1, 0.2],
         delta=DELTA,
@@ -344,21 +344,6 @@ def test_the_incumbent_is_that_of_the_model(incumbent):
     model, x = single_model(), uniform(9, 2, seed=3).unsqueeze(-2)
     built = build(LogExpectedImprovement, model, training_data=datasets(), incumbent=incumbent)
     assert torch.equal(built(x), LogExpectedImprovement(model, incumbent=incumbent)(x))
-
-
-def test_penalties_by_name():
-    model = CASES[0].build()
-    constructor = get_acqf_input_constructor(LagrangianUpperConfidenceBound)
-    for given, expected in (
-        ("linear", Linear()),
-        (["exponential", 0.5], Exponential(0.5)),
-        (["polynomial", 0.5, 3.0], Polynomial(0.5, 3.0)),
-        (Exponential(2.0), Exponential(2.0)),
-    ):
-        inputs = constructor(model=model, multipliers=[1.0], width=1.0, penalty=given)
-        assert inputs["penalty"] == expected
-    with pytest.raises(ValueError, match=r"penalty is 'quadratic'.*'linear'"):
-        constructor(model=model, multipliers=[1.0], width=1.0, penalty=["quadratic"])
 
 
 def test_refusals():

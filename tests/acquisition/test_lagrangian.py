@@ -11,12 +11,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import KroneckerMultiTaskGP, ModelListGP, SingleTaskGP
 from botorch.models.multitask import MultiTaskGP
-from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
@@ -26,6 +24,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition import AffineOutcomes
 from botorch_bandits.penalties import Linear, Polynomial
 
 from .cases import MODELS, OPTIMIZERS, double, named, rows, uniform
@@ -265,42 +264,25 @@ def test_two_constraints_from_models_of_the_package():
     assert known["constraint_lower_bound_2"] == pytest.approx(mean[2][0] - 1.5 * sd[2][0])
 
 
-class OtherUnits(PosteriorTransform):
-    """Gives each output another unit; two outputs stay two."""
-
-    scalarize = False
-
-    def __init__(self, shift, unit):
-        super().__init__()
-        self.shift, self.unit = shift, unit
-
-    def evaluate(self, Y, X=None):
-        return self.shift + self.unit * Y
-
-    def forward(self, posterior, X=None):
-        distribution = posterior.distribution
-        assert posterior.mean.shape[-2] == 1  # one point: its outputs are all there is
-        covariance = self.unit.unsqueeze(-1) * distribution.covariance_matrix * self.unit
-        return GPyTorchPosterior(
-            MultitaskMultivariateNormal(self.evaluate(posterior.mean), covariance)
-        )
-
-
-def test_posterior_transform_comes_first():
+@pytest.mark.parametrize("separate_bounds", [False, True])
+def test_posterior_transform_comes_first(separate_bounds):
     model, x = named(MODELS, CASES[0].name).build(), uniform(5, 2, seed=3)
-    transform = OtherUnits(double([1.0, -2.0]), double([2.0, 3.0]))
-    acqf = make(model, "exponential", width=1.5, posterior_transform=transform)
+    units, shift = double([2.0, 3.0]), double([1.0, -2.0])
+    transform = AffineOutcomes(torch.diag(units), shift)
+    options = {"width": 1.5, "separate_bounds": separate_bounds}
+    acqf = make(model, posterior_transform=transform, **options)
     posterior = model.posterior(x)
-    mean = posterior.mean.detach().numpy() * [2.0, 3.0] + [1.0, -2.0]
-    sd = posterior.variance.detach().sqrt().numpy() * [2.0, 3.0]
-    lower = mean[:, 1] - 1.5 * sd[:, 1]
-    expected = mean[:, 0] + 1.5 * sd[:, 0] - KAPPA * PENALTIES["exponential"][1](lower)
+    mean = (posterior.mean.detach() * units + shift).numpy()
+    sd = (posterior.variance.detach().sqrt() * units).numpy()
+    if separate_bounds:
+        expected = mean[:, 0] + 1.5 * sd[:, 0] - KAPPA * (mean[:, 1] - 1.5 * sd[:, 1])
+    else:
+        both = np.sqrt(sd[:, 0] ** 2 + (KAPPA * sd[:, 1]) ** 2)
+        expected = mean[:, 0] - KAPPA * mean[:, 1] + 1.5 * both
     close(acqf(x.unsqueeze(-2)), expected)
-    assert not acqf.guarantee().holds
-    with pytest.raises(ValueError, match=r"width="):
-        make(model, posterior_transform=transform)
-    with pytest.raises(UnsupportedError, match=r"ScalarizedPosteriorTransform leaves only one"):
-        make(model, posterior_transform=ScalarizedPosteriorTransform(double([1.0, 1.0])))
+    weighted = ScalarizedPosteriorTransform(double([1.0, 1.0]))
+    with pytest.raises(TypeError, match=r"posterior_transform.*Pass AffineOutcomes"):
+        make(model, posterior_transform=weighted)
 
 
 # --- gradients, copies, pending points ------------------------------------------------------

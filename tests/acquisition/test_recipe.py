@@ -130,7 +130,7 @@ def test_arms_give_gp_ucb_their_number() -> None:
     built = recipe.build(model, ARMS)
     direct = GPUpperConfidenceBound(model, num_arms=9, delta=0.2)
     assert torch.equal(built(X_TEST), direct(X_TEST))
-    recipe.check(ARMS)
+    GPUpperConfidenceBound.check_options(recipe.options, ARMS)
     assert dict(recipe.options) == {"delta": 0.2}  # building completes a copy
     explicit = GPUpperConfidenceBound.with_options(num_arms=500).build(model, ARMS)
     assert torch.equal(explicit.width, GPUpperConfidenceBound(model, num_arms=500).width)
@@ -354,7 +354,7 @@ def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:
 def test_a_constructor_of_ones_own_gets_its_own_options_and_no_others() -> None:
     recipe = Counted.with_options(dim=1)
     for domain in (ARMS, BOX):
-        recipe.check(domain)
+        Counted.check_options(recipe.options, domain)
         assert float(recipe.build(bandit_gp(), domain).width) == pytest.approx(1.0)
     with pytest.raises(TypeError, match="no option 'width'"):
         Counted.with_options(width=1.0)

@@ -10,6 +10,7 @@ import torch
 from botorch import acquisition as stock
 from botorch.acquisition.analytic import LogProbabilityOfImprovement, PosteriorStandardDeviation
 from botorch.models import ModelListGP, SingleTaskGP
+from gpytorch.kernels import RBFKernel
 
 import botorch_bandits
 from botorch_bandits import (
@@ -141,8 +142,13 @@ def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, 
 
 def test_a_loop_under_constraints_maximizes() -> None:
     for cls in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
-        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to"):
-            cls.with_options(maximize=False)
+        with pytest.raises(ValueError, match=r"maximize=False.*pass maximize=False to"):
+            botorch_bandits.BanditLoop(
+                botorch_bandits.Arms(POINTS.squeeze(-2)),
+                BanditGP.with_kernel(RBFKernel()),
+                cls.with_options(maximize=False),
+                constraints=botorch_bandits.AdditiveEpochs(1, 4, surrogate="separate"),
+            )
 
 
 def test_thompson_sampling_on_arms_minimizes_as_the_acquisition_function() -> None:

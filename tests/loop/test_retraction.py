@@ -215,9 +215,7 @@ def test_the_guarantee_says_what_it_rests_on():
 
 
 def test_a_refutation_by_what_was_retracted_is_none():
-    recipe = DMMUpperConfidenceBound.with_options(
-        rkhs_bound=1.0, noise_bound=0.1, on_refuted="warn"
-    )
+    recipe = DMMUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
     loop = build(ARMS, {"acquisition": recipe})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.models import hallucinate
-from botorch_bandits.models.reading import OneByOneModel, PendingModel, read_noise
+from botorch_bandits.models.reading import PendingModel, posterior_of_each, read_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -142,12 +142,11 @@ def test_one_by_one_equals_conditioning_on_the_points_before(build: Callable[[],
     model = build()
     depth = 1 if build is batched else 0
     points = NEW.reshape(1, *(1,) * depth, 5, 2)
-    ahead = OneByOneModel(model, points)
-    posterior = ahead.posterior(ahead.points)
+    posterior = posterior_of_each(model, points)
     for i in range(5):
         before = hallucinate(model, NEW[:i]) if i else model
         expected = before.posterior(NEW[i : i + 1].expand(*(2,) * depth, 1, 2))
-        mean, variance = posterior.mean[0, i], posterior.variance[0, i]
+        mean, variance = posterior.mean[0, ..., i, :, :], posterior.variance[0, ..., i, :, :]
         assert torch.allclose(mean, expected.mean, rtol=0.0, atol=1e-10)
         assert torch.allclose(variance, expected.variance, rtol=0.0, atol=1e-10)
 

@@ -278,7 +278,7 @@ def test_an_experiment_with_a_constraint_saved_and_loaded(
     # violation and more, the loss falls by at most 9 a unit between: so that is the optimum.
     options = {
         "multipliers": [20.0],
-        "penalty": ["polynomial", 1.0, 2.0],
+        "penalty": Polynomial(1.0, 2.0),
         "width": (1.0, 0.5),
     }
     client = make_client(bandit_node(cls, options), constraints=["level >= 3.0"])
