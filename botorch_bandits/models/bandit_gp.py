@@ -58,6 +58,7 @@ from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.likelihoods import gaussian_likelihood
 from botorch_bandits.models.noise_floor import check_noise, constraint_floor, output_scale_of
+from botorch_bandits.random_streams import usual_dtype
 
 
 class BanditGP(IncrementalGP):
@@ -139,7 +140,8 @@ class BanditGP(IncrementalGP):
         levels = levels.expand(aug_batch_shape)
         if repeats is not None:
             repeats = check_weights("repeats", repeats, train_Y, "train_Y")
-        floor = GreaterThan(constraint_floor(output_scale))
+        with usual_dtype():
+            floor = GreaterThan(constraint_floor(output_scale))
         likelihood = gaussian_likelihood(
             repeats, noise_constraint=floor, batch_shape=aug_batch_shape
         ).to(train_X)

@@ -133,13 +133,11 @@ def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
         weights: ``n``: row ``i`` has the noise variance ``noise / weights[i]``; all are 1 if
             omitted.
     """
-    likelihood = gaussian_likelihood(
-        weights,
-        noise_prior=LogNormalPrior(*NOISE_PRIOR),
-        noise_constraint=GreaterThan(
-            SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE
-        ),
-    )
+    with usual_dtype():
+        constraint = GreaterThan(SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE)
+        likelihood = gaussian_likelihood(
+            weights, noise_prior=LogNormalPrior(*NOISE_PRIOR), noise_constraint=constraint
+        )
     return likelihood if weights is None else likelihood.to(weights)
 
 
