@@ -155,7 +155,12 @@ def without_the_best(scores: Array, seed: int) -> Array:
     return np.random.default_rng(seed).choice(others, size=len(others) // 2, replace=False)
 
 
-@pytest.mark.parametrize("case", BOUNDS)
+LONG = [case for case, (_, options) in BOUNDS.items() if options["num_rounds"] > 100]
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in LONG)) for c in BOUNDS]
+)
 def test_the_choice_is_the_largest_textbook_bound_of_what_is_there(case: str) -> None:
     find, options = BOUNDS[case]
     loop = played(**{"num_arms": 150, "num_played": 60, **options})

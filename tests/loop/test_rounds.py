@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botorch.acquisition import UpperConfidenceBound
 from gpytorch.kernels import MaternKernel, RBFKernel
-from pairwise import pairwise
+from pairwise import by_day, pairwise
 from records import assert_same
 
 from botorch_bandits import (
@@ -117,7 +117,9 @@ def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoo
     return live
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: "-".join(map(str, astuple(s))))
+@pytest.mark.parametrize(
+    "setting", by_day(SETTINGS, every=3), ids=lambda s: "-".join(map(str, astuple(s)))
+)
 def test_rounds_are_those_of_dense_algebra_and_an_opened_loop_goes_on(
     setting: Setting, tmp_path: Path
 ) -> None:
