@@ -412,7 +412,8 @@ def test_numbers_of_every_public_acquisition_function_are_known() -> None:
             continue
         for name, parameter in inspect.signature(cls).parameters.items():
             kind = str(parameter.annotation)
-            if name in (*GIVEN_BY_THE_LOOP, "multipliers") or not kind.startswith(("int", "float")):
+            is_number = kind.startswith(("int", "float", "Bound", "NoiseBound"))
+            if name in (*GIVEN_BY_THE_LOOP, "multipliers") or not is_number:
                 continue
             if not inspect.isabstract(cls) and cls is not botorch_bandits.WidthUpperConfidenceBound:
                 assert (cls.__name__, name) in tested, f"{cls.__name__}: {name}"

@@ -82,11 +82,12 @@ def _as_numbers(name: str, value: Any, kind: str) -> Any:
     Args:
         name: The name of the option.
         value: What the user gave; what is not a number is left to the check of the option.
-        kind: The annotation of the option, such as ``"float | None"``.
+        kind: The annotation of the option, such as ``"float | None"`` or ``"Bound | None"``.
     """
     if isinstance(value, tuple) or (isinstance(value, list) and name in ONE_A_PRIOR):
         return tuple(_as_numbers(name, entry, kind) for entry in value)
-    if "float" in kind and hasattr(value, "__float__") and not getattr(value, "ndim", 0):
+    is_float = "float" in kind or "Bound" in kind
+    if is_float and hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         return check_number(name, value)
     if "int" in kind and value is not True and value is not False:
         with suppress(TypeError):
@@ -204,7 +205,7 @@ class BanditAcquisition(AcquisitionFunction):
     played_as: ClassVar[type[BanditAcquisition] | None] = None
     """The class itself if it has ``defines_rule``, and None otherwise."""
 
-    __signature__: ClassVar[inspect.Signature]
+    __signature__: ClassVar[inspect.Signature] = inspect.signature(AcquisitionFunction)
 
     def __init_subclass__(cls, **given: Any) -> None:
         """Settle whether a rule plays the class, and read its constructor."""
@@ -457,12 +458,9 @@ class BanditAcquisition(AcquisitionFunction):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, including those that GPyTorch would leave behind."""
-        like = next(self.parameters(), None)
-        has_moved = like is not None and fn(like) is not like  # BoTorch asks in each evaluation
         super()._apply(fn, recurse)
-        if has_moved:
-            move_the_rest(self, fn)
-            self._forget()
+        move_the_rest(self, fn)
+        self._forget()
         return self
 
     def describe(self, x: Tensor) -> dict[str, float]:
@@ -587,16 +585,12 @@ def complete_signature(cls: type) -> inspect.Signature:
     Args:
         cls: The class.
     """
-    found: dict[str, inspect.Parameter] = {}
-    for each in cls.__mro__:
-        _, *own = inspect.signature(each.__init__).parameters.values()  # type: ignore[misc]
-        named = (p for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-        if each is not cls:
-            named = (p.replace(kind=p.KEYWORD_ONLY) for p in named)
-        found = {**{p.name: p for p in named}, **found}
-        if all(p.kind is not p.VAR_KEYWORD for p in own):
-            break
-    return inspect.Signature(sorted(found.values(), key=lambda p: p.kind))
+    _, *own = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    named = {p.name: p for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    if len(named) < len(own):
+        for p in inspect.signature(cls.__mro__[1]).parameters.values():
+            named.setdefault(p.name, p.replace(kind=p.KEYWORD_ONLY))
+    return inspect.Signature(sorted(named.values(), key=lambda p: p.kind))
 
 
 def default_options(cls: type) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class MeanOnly(_OneMoment):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     uses_mean: ClassVar[bool] = True
 
 
@@ -157,7 +157,7 @@ class VarianceOnly(_OneMoment):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     uses_mean: ClassVar[bool] = False
 
 
@@ -362,7 +362,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
     reason: ClassVar[str] = NO_THEOREM.format("expected improvement")
@@ -397,7 +397,7 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     default_margin: ClassVar[float] = 0.01
     is_expected: ClassVar[bool] = False
     reason: ClassVar[str] = NO_THEOREM.format("the probability of improvement")

@@ -30,7 +30,7 @@ survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and C
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from botorch.models.model import Model
@@ -51,6 +51,8 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.candidate_widths import CandidateWidths
 from botorch_bandits.confidence.guarantee import Guarantee, at_posterior_mean
 from botorch_bandits.confidence.ingredients import wanted_by_theorem
+from botorch_bandits.confidence.width_rules import Assumed
+from botorch_bandits.domains import Arms
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.random_streams import derive_seed
 
@@ -131,8 +133,8 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
         True
     """
 
-    defines_rule: ClassVar[bool] = True
-    of_ensemble: ClassVar[str | None] = None
+    defines_rule = True
+    of_ensemble = None
     base_model: CandidatesModel
     model: CandidatesModel
 
@@ -150,7 +152,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
         width: float | None = None,
         round_number: int | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -247,24 +249,19 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
             ValueError: If the width is not that of ``num_arms``, there are more choices, or ``x``
                 is none of them.
         """
-        check_columns("choices", check_double("choices", choices), self.base_model)
-        num_arms = self.widths.num_arms
-        if num_arms is None or len(choices) > num_arms:
+        arms, num_arms = Arms(choices), self.widths.num_arms
+        check_columns("choices", arms.choices, self.base_model)
+        if num_arms is None or arms.num_arms > num_arms:
             raise ValueError(
-                f"choices has {len(choices)} points, but the width is for num_arms={num_arms}. "
+                f"choices has {arms.num_arms} points, but the width is for num_arms={num_arms}. "
                 "Build the acquisition function with the number of all arms."
             )
-        is_played = (choices == x.reshape(1, -1)).all(-1)
-        if not bool(is_played.any()):
-            raise ValueError(
-                f"x is {x.reshape(-1).tolist()}, which is none of the {len(choices)} choices, so "
-                "the bounds need not hold there. Pass one of the choices."
-            )
+        played = arms.index_of(x.reshape(1, -1), "x")
         with torch.no_grad():
-            lower, upper = self.bounds(choices)
+            lower, upper = self.bounds(arms.choices)
         if self.maximize:
-            return float(upper.max() - lower[is_played][0])
-        return float(upper[is_played][0] - lower.min())
+            return float(upper.max() - lower[played])
+        return float(upper[played] - lower.min())
 
     def _gap_of_pending(self, count: int) -> str | None:
         """See the base class; the bounds hold, and it is a gap of one statement."""
@@ -341,7 +338,7 @@ class CandidatesThompsonSampling(SeededDraw):
         torch.Size([5])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(
         self,

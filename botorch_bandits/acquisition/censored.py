@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -26,7 +26,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import copy_pending
+from botorch_bandits.acquisition.base import copy_pending, default_options
 from botorch_bandits.acquisition.rules import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
 from botorch_bandits.acquisition.upper_confidence_bound import (
@@ -45,7 +45,7 @@ from botorch_bandits.confidence.censored import (
 )
 from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.ingredients import censored_width_rule
-from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
+from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, Assumed, Bound, check_scale
 from botorch_bandits.models.censoring import (
     DEFAULT_TOLERANCE,
     DropInCensoring,
@@ -85,11 +85,11 @@ class CensorsPending(WidthAcquisition):
         self,
         model: Model,
         *,
-        minimum: float | tuple[float, ...] | None = None,
+        minimum: Bound | None = None,
         minimum_proxy: float | None = None,
-        outcome_bound: float | tuple[float, ...] | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
+        outcome_bound: Bound | None = None,
+        rkhs_bound: Bound | None = None,
+        noise_bound: Bound | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         bounded_outcomes: bool = False,
@@ -106,7 +106,7 @@ class CensorsPending(WidthAcquisition):
         delay_distribution: DelayDistribution | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -275,7 +275,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         True
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
@@ -376,7 +376,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         torch.Size([2])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(
         self,
@@ -387,11 +387,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         **options: Any,
     ) -> None:
         """See the class, which names the ``options``."""
-        self._drawn_on = {"choices": choices, "seed": seed}
-        super().__init__(model, **options)
-
-    def _initialize(self, given: Mapping[str, Any]) -> None:
-        super()._initialize({**given, **self._drawn_on})
+        others = {"X_pending": None, **default_options(type(self))}
+        self._initialize({**others, **locals(), **options})
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:

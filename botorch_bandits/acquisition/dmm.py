@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -51,8 +51,8 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.igp_ucb import FIRST_ROW
 from botorch_bandits.confidence.ingredients import ridge_terms
-from botorch_bandits.confidence.width_rules import bound_constants
-from botorch_bandits.models.reading import read_moments, read_noise
+from botorch_bandits.confidence.width_rules import Assumed, bound_constants
+from botorch_bandits.models.reading import moments_of_each, posterior_of_each
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
@@ -245,7 +245,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -258,7 +258,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         double_rkhs_bound: bool = False,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -330,7 +330,10 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         flat = X.reshape(-1, X.shape[-1])  # b q x d
         weights, offset = self._summary.weights
         is_narrowed = X.shape[-2] > 1 or self.X_pending is not None
-        before, after = self._variances(X) if is_narrowed else (flat, flat)
+        before = after = flat
+        if is_narrowed:
+            before = self._variances(self.base_model, flat.unsqueeze(-2))
+            after = self._variances(self.model, X.flatten(0, -3))
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
         for j, (data, found) in self._outputs.items():
@@ -346,23 +349,16 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
             lower, upper = lower.mean(0), upper.mean(0)
         return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
-    def _variances(self, X: Tensor) -> tuple[Tensor, ...]:
-        """Return variances before and after pending points, and those before each in its batch.
-
-        Args:
-            X: ``... x q x d`` points, ``b q`` in all.
+    def _variances(self, model: Model, X: Tensor) -> Tensor:
+        """Return the variance at each of ``b x q x d`` points given those before it in its batch.
 
         Returns:
-            ``b q x m`` each, behind the members of an ensemble.
+            ``b q x m``, behind the members of an ensemble.
         """
-        X = X.flatten(0, -3)
-        now, later = (read_moments(model, X) for model in (self.base_model, self.model))
-        after = later.variance
-        if X.shape[-2] > 1:
-            after = later.one_by_one(read_noise(self.base_model, X)).variance.squeeze(-2)
-        # b x q x m, for an ensemble b x members x q x m
-        each = ((v.movedim(-3, 0) if later.is_mixture else v) for v in (now.variance, after))
-        return tuple(v.flatten(-3, -2) for v in each)
+        _, variance = moments_of_each(posterior_of_each(model, X), X.shape[-2])
+        if is_ensemble(model):  # b x members x q x m
+            variance = variance.movedim(-3, 0)
+        return variance.flatten(-3, -2)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""

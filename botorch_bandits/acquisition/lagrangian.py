@@ -63,6 +63,9 @@ from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
+    Assumed,
+    Bound,
+    NoiseBound,
     check_assume,
     check_scale,
     fit_to_batch,
@@ -70,6 +73,7 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.models.reading import (
     JointMoments,
     moments_of_each,
+    on_device_of,
     posterior_of_each,
     submodels,
 )
@@ -199,17 +203,17 @@ class LagrangianAcquisition(BanditAcquisition):
         *,
         multipliers: Tensor | Sequence[float],
         penalty: Penalty | None = None,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | str | tuple[float | str, ...] | None = None,
+        rkhs_bound: Bound | None = None,
+        noise_bound: NoiseBound | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,
         units: str = "outcome",
-        width: float | tuple[float, ...] | None = None,
+        width: Bound | None = None,
         scale: float = 1.0,
         posterior_transform: AffineOutcomes | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         **own: Any,
     ) -> None:
         """See the classes; ``own`` are the options that only one of them has."""
@@ -241,8 +245,7 @@ class LagrangianAcquisition(BanditAcquisition):
             for j in range(found)
         )
         self._summary = self._summaries[0]
-        here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("widths", self._widths().to(here))
+        self.register_buffer("widths", on_device_of(model, self._widths()))
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -421,7 +424,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(
         self,
@@ -541,10 +544,10 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     """
 
     stream = "lagrangian thompson"
-    draws: ClassVar[bool] = True
-    default_width: ClassVar[float | None] = PLAIN_WIDTH
+    draws = True
+    default_width = PLAIN_WIDTH
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         True
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     of_ensemble: ClassVar[str] = "the draw is from one member of an ensemble"
     stream = "thompson"
     width: Tensor

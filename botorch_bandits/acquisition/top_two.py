@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -244,8 +244,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         True
     """
 
-    defines_rule: ClassVar[bool] = True
-    on_few_points: ClassVar[bool] = True
+    defines_rule = True
+    on_few_points = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,

@@ -47,6 +47,9 @@ from botorch_bandits.confidence.ingredients import (
 )
 from botorch_bandits.confidence.width_rules import (
     WIDTH,
+    Assumed,
+    Bound,
+    NoiseBound,
     check_scale,
     fit_to_batch,
 )
@@ -208,7 +211,7 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
             moments, or its outcome transform does not provide a mean and variance of the outcomes.
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
     plays: ClassVar[type[WidthArmsRule]] = WidthArmsRule
     """The rule on arms, which has the same width."""
     beta: Tensor
@@ -224,7 +227,7 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -349,7 +352,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -369,7 +372,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         width: float | None = None,
         scale: float = 1.0,
         round_number: int | None = None,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -448,14 +451,14 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([1, 1])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | str | tuple[float | str, ...] | None = None,
+        rkhs_bound: Bound | None = None,
+        noise_bound: NoiseBound | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,
@@ -466,7 +469,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -517,20 +520,20 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([3])
     """
 
-    defines_rule: ClassVar[bool] = True
+    defines_rule = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         model: Model,
         *,
-        rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | str | tuple[float | str, ...] | None = None,
+        rkhs_bound: Bound | None = None,
+        noise_bound: NoiseBound | None = None,
         delta: float = 0.1,
         units: str = "outcome",
         scale: float = 1.0,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -569,10 +572,10 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         True
     """
 
-    defines_rule: ClassVar[bool] = True
-    from_domain: ClassVar[tuple[str, ...]] = ("num_arms",)
-    on_few_points: ClassVar[bool] = True
-    plays: ClassVar[type[WidthArmsRule]] = RandomizedArmsRule
+    defines_rule = True
+    from_domain = ("num_arms",)
+    on_few_points = True
+    plays = RandomizedArmsRule
 
     def __init__(
         self,
@@ -583,7 +586,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -638,8 +641,8 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         8.3172
     """
 
-    defines_rule: ClassVar[bool] = True
-    from_domain: ClassVar[tuple[str, ...]] = ("dim",)
+    defines_rule = True
+    from_domain = ("dim",)
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -653,7 +656,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
-        assume: str | tuple[str, ...] = (),
+        assume: Assumed = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""

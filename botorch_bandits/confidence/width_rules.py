@@ -59,6 +59,9 @@ ASSUMABLE = ("fixed prior", "centered bound")
 states that the frozen parameters of a model were fixed before the data, and ``"centered bound"``
 that ``rkhs_bound`` is for the reward less the prior mean."""
 
+Assumed = str | tuple[str, ...]
+"""One or several of :data:`ASSUMABLE`."""
+
 
 def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
     """Return what a user vouches for as a tuple.

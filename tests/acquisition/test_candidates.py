@@ -189,7 +189,7 @@ def test_regret_is_bounded_on_the_arms_of_the_width_only() -> None:
     assert acqf.regret_bound(points[3], points[:20]) > 0.0
     with pytest.raises(ValueError, match=r"30 points, .* num_arms=20"):
         acqf.regret_bound(points[3], points)
-    with pytest.raises(ValueError, match="none of the 20"):
+    with pytest.raises(ValueError, match="not one of the 20 arms"):
         acqf.regret_bound(points[25], points[:20])
     with pytest.raises(TypeError, match="choices"):
         acqf.regret_bound(points[3], points[:20].float())
