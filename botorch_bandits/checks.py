@@ -195,7 +195,7 @@ def check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> N
     Args:
         name: The name of the argument with this shape, for error messages.
         shape: The batch shape.
-        data_shape: The batch shape of the data, with several outputs in its last dimension.
+        data_shape: The batch shape of the data.
 
     Raises:
         ValueError: If it does not.
@@ -207,7 +207,7 @@ def check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> N
     if not fits:
         raise ValueError(
             f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
-            f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
+            f"{tuple(data_shape)}. Expand the data first."
         )
 
 

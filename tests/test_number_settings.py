@@ -381,7 +381,7 @@ def test_a_constructor_takes_every_kind_of_number(
     if cls is TopTwoThompsonSampling:
         given["choices"] = CHOICES
     if "multipliers" in known:
-        model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
+        model = BanditGP.with_kernel(KERNEL, 0.25)(X, torch.cat([X.sin(), X.cos()], dim=-1))
         given["multipliers"] = [0.5]
     if issubclass(cls, CandidatesUpperConfidenceBound | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())

@@ -56,7 +56,6 @@ from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.priors import cholesky, root_of
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.models import BanditGP
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import JointMoments, submodels
 from botorch_bandits.random_streams import generator, seeded_globally
@@ -219,7 +218,7 @@ class SeededDraw(BanditAcquisition):
         """Return the posteriors of outputs that do not depend on one another."""
         model, transform, choices = self.model, self.posterior_transform, self.choices
         if model not in self._on_choices:
-            parts = _independent_outputs(model) if transform is None else [model]
+            parts = submodels(model) if transform is None else (model,)
             with torch.no_grad():
                 joint = [JointPosterior(part, choices, transform) for part in parts]
             self._on_choices = {model: joint}
@@ -227,7 +226,7 @@ class SeededDraw(BanditAcquisition):
 
     def _draw_on_box(self, ahead: int) -> Draw:
         numbers, member = self._generator("path", ahead), self._member(ahead)
-        outputs = [draw_on_box(part, numbers, member) for part in _independent_outputs(self.model)]
+        outputs = [draw_on_box(part, numbers, member) for part in submodels(self.model)]
         transform = self.posterior_transform
 
         def joined(parts: tuple[Tensor, ...], X: Tensor) -> Tensor:
@@ -242,13 +241,6 @@ class SeededDraw(BanditAcquisition):
             return joined(values, X), joined(means, X)
 
         return draw
-
-
-def _independent_outputs(model: Model) -> list[Model]:
-    """Return the models that are drawn one by one: one per output, if outputs are independent."""
-    if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
-        return [model.subset_output([j]) for j in range(model.num_outputs)]
-    return list(submodels(model))
 
 
 def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:

@@ -795,25 +795,23 @@ def _probe(kernel: Kernel) -> list[Any]:
     return []
 
 
-def kernel_of_output(kernel: Kernel, output: int | list[int], num_batch_dims: int = 0) -> Kernel:
-    """Return a copy of a kernel with the parameters of some outputs, in every batch of the model.
+def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
+    """Return a copy of a kernel with the parameters of one output.
 
     Args:
-        kernel: A kernel without a batch shape, which all outputs share, or one whose parts have the
-            batch shape of the model, followed by one entry per output.
-        output: The outputs, from 0; a number instead of a list removes their dimension.
-        num_batch_dims: The number of dimensions of the model's batch shape.
+        kernel: A kernel without a batch shape, which all outputs share, or one whose parts have one
+            entry per output.
+        output: The output, from 0.
     """
     kernel = copy.deepcopy(kernel)
-    index = (*[slice(None)] * num_batch_dims, output)
     for part in kernel.modules():
         shape = part._batch_shape if isinstance(part, Kernel) else ()
         if shape:
             for parameter in part.parameters(recurse=False):
                 # of all entries, also where a parameter has one for all of them
                 every = parameter.data.expand(*shape, *parameter.shape[len(shape) :])
-                parameter.data = every[index].clone()
-            part.batch_shape = torch.empty(shape)[index].shape
+                parameter.data = every[output].clone()
+            part.batch_shape = torch.Size(shape[1:])
     return kernel
 
 

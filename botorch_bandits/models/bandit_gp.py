@@ -51,7 +51,6 @@ from botorch_bandits.core.kernels import (
     double_kernel,
     expand_kernel,
     fingerprint_kernel,
-    kernel_of_output,
 )
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -70,8 +69,8 @@ class BanditGP(IncrementalGP):
 
     Args:
         train_X: ``batch_shape x n x d`` inputs, float64; ``n`` may be 0.
-        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and share
-            the kernel and the noise unless these have a batch shape.
+        train_Y: ``batch_shape x n x 1`` outcomes, float64. For several outputs, build a
+            ``ModelListGP`` with one model each, as recipes do.
         kernel: Any GPyTorch kernel. It is copied, so later changes to it do not affect the model.
         noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units; above 1e-10
             times the kernel's output scale.
@@ -79,7 +78,7 @@ class BanditGP(IncrementalGP):
             ``fit_gpytorch_mll``.
         input_transform: A transform applied to inputs before the kernel, as in ``SingleTaskGP``. It
             is copied.
-        repeats: ``batch_shape x n``, float64, for one output: the number of observations of which
+        repeats: ``batch_shape x n``, float64: the number of observations of which
             each row of ``train_Y`` is the mean, each with the noise variance ``noise``. Fractions
             act as weights: a row's noise variance is ``noise / repeats``.
         within_sum_of_squares: The sum of squared deviations of those observations from the mean of
@@ -125,29 +124,29 @@ class BanditGP(IncrementalGP):
         if train_X.dim() < 2 or train_Y.shape[:-1] != train_X.shape[:-1]:
             raise ValueError(
                 f"train_X has shape {tuple(train_X.shape)} and train_Y {tuple(train_Y.shape)}; "
-                "they must be batch_shape x n x d and batch_shape x n x m. A vector y becomes "
+                "they must be batch_shape x n x d and batch_shape x n x 1. A vector y becomes "
                 "train_Y with y.unsqueeze(-1)."
             )
         kernel = double_kernel(kernel).to(train_X)
-        aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
-        check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
+        batch_shape = train_X.shape[:-2]
+        check_batch_shape("kernel", kernel.batch_shape, batch_shape)
         levels = torch.as_tensor(noise, dtype=train_X.dtype, device=train_X.device)
         if levels.numel() == 1:
             levels = levels.reshape(())
-        check_batch_shape("noise", levels.shape, aug_batch_shape)
+        check_batch_shape("noise", levels.shape, batch_shape)
         output_scale = output_scale_of(kernel)
         check_noise(levels, output_scale)
-        levels = levels.expand(aug_batch_shape)
+        levels = levels.expand(batch_shape)
         if repeats is not None:
             repeats = check_weights("repeats", repeats, train_Y, "train_Y")
         with usual_dtype():
             floor = GreaterThan(constraint_floor(output_scale))
         likelihood = gaussian_likelihood(
-            repeats, noise_constraint=floor, batch_shape=aug_batch_shape
+            repeats, noise_constraint=floor, batch_shape=batch_shape
         ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
-        if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
-            expand_kernel(kernel, aug_batch_shape)
+        if batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
+            expand_kernel(kernel, batch_shape)
         if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
             raise ValueError(
                 "input_transform learns its scale from the rows of train_X, and there are none. "
@@ -158,7 +157,7 @@ class BanditGP(IncrementalGP):
             train_Y,
             likelihood=likelihood,
             covar_module=kernel,
-            mean_module=ConstantMean(batch_shape=aug_batch_shape).to(train_X),
+            mean_module=ConstantMean(batch_shape=batch_shape).to(train_X),
             outcome_transform=None,
             input_transform=copy.deepcopy(input_transform),
         )
@@ -277,10 +276,7 @@ class BanditGP(IncrementalGP):
                 prior = super().__call__(X.expand(*batch_shape, *X.shape[-2:]), **kwargs)
             # a stationary prior does not depend on X, but its gradient, which is zero, must exist
             mean = prior.mean + 0.0 * X.sum(-1)
-            covariance = prior.lazy_covariance_matrix
-            if self.num_outputs > 1:  # GPyTorch cannot slice every kernel by output
-                covariance = covariance.evaluate_kernel()
-            return MultivariateNormal(mean, covariance)
+            return MultivariateNormal(mean, prior.lazy_covariance_matrix)
         return super().__call__(*args, **kwargs)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
@@ -291,7 +287,7 @@ class BanditGP(IncrementalGP):
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
-            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
+            Y: ``batch_shape' x n' x 1`` outcomes; further leading dimensions are fantasies.
             kwargs: Passed on to BoTorch.
 
         Returns:
@@ -299,13 +295,13 @@ class BanditGP(IncrementalGP):
 
         Raises:
             TypeError: If plain rows are not float64.
-            ValueError: If plain rows have the wrong shape, the number of outputs of ``Y`` differs
-                from that of the model, or an entry is not finite.
+            ValueError: If plain rows have the wrong shape, ``Y`` has several columns, or an entry
+                is not finite.
         """
-        if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
+        if Y.shape[-1] != 1:
             raise ValueError(
-                f"Y has shape {tuple(Y.shape)}, but the model's number of outputs is "
-                f"{self.num_outputs}; the last dimension of Y must have one entry per output."
+                f"Y has shape {tuple(Y.shape)}, but its last dimension must be 1, for the output "
+                "of the model. A vector y becomes Y with y.unsqueeze(-1)."
             )
         is_batch = bool(self.batch_shape) or X.dim() > 2 or Y.dim() > 2
         grows = self.closed_form is not None and not is_batch
@@ -355,7 +351,7 @@ class BanditGP(IncrementalGP):
             [1.0, 2.0, 1.0]
         """
         X = check_matrix("X", check_double("X", X))
-        shape = (*self.batch_shape, len(X), self.num_outputs)
+        shape = (*self.batch_shape, len(X), 1)
         pseudo = X.new_full(shape, check_number("minimum", minimum))
         return self.condition_on_observations(X, pseudo) if len(X) else self
 
@@ -389,33 +385,7 @@ class BanditGP(IncrementalGP):
                 "the model has repeats=: its rows are means of several observations, which have no "
                 "order in time. Build the model from single observations."
             )
-        return self._with_data(self._points[..., row:, :], self.outcomes[..., row:, :])
-
-    def subset_output(self, idcs: list[int]) -> BanditGP:
-        """Return a new model of some of the outputs, with the same hyperparameters.
-
-        Args:
-            idcs: The outputs, numbered from 0, each once and in the desired order.
-
-        Raises:
-            ValueError: If the list is empty, has duplicates, or has an output that the model does
-                not have.
-        """
-        if not idcs or len(set(idcs)) < len(idcs) or not set(idcs) <= set(range(self.num_outputs)):
-            raise ValueError(
-                f"idcs must name outputs from 0 to {self.num_outputs - 1}, each once and at least "
-                f"one; got {idcs}."
-            )
-        if list(idcs) == list(range(self.num_outputs)):
-            return copy.deepcopy(self)
-        index: Any = idcs[0] if len(idcs) == 1 else list(idcs)
-        subset = self._with_data(
-            self._points,
-            self.outcomes[..., list(idcs)],
-            kernel=kernel_of_output(self.covar_module, index, len(self.batch_shape)),
-            noise=self.likelihood.noise.detach().squeeze(-1)[..., index],
-        )
-        return subset.train(self.training)
+        return self._with_data(self.raw_inputs[..., row:, :], self.outcomes[..., row:, :])
 
     @property
     def prior_mean(self) -> float:
@@ -435,11 +405,6 @@ class BanditGP(IncrementalGP):
             return self.num_outcomes
         return self.num_rows if repeats is None else int(repeats.sum(-1).max())
 
-    @property
-    def _points(self) -> Tensor:
-        """``batch_shape x n x d``; all outputs have the same raw inputs."""
-        return self.raw_inputs if self.num_outputs == 1 else self.raw_inputs[..., 0, :, :]
-
     def _appended(self, X: Tensor, Y: Tensor) -> Self:
         """Return a model that is built from the rows of this one and others, in any batch."""
         shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
@@ -449,7 +414,7 @@ class BanditGP(IncrementalGP):
             ones = repeats.new_ones(*shape, X.shape[-2])
             options["repeats"] = torch.cat([repeats, ones], dim=-1)
             options["within_sum_of_squares"] = self.within_sum_of_squares
-        pairs = ((self._points, X), (self.outcomes, Y))
+        pairs = ((self.raw_inputs, X), (self.outcomes, Y))
         rows = (
             torch.cat([part.expand(*shape, *part.shape[-2:]) for part in pair], dim=-2)
             for pair in pairs

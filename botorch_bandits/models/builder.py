@@ -30,7 +30,6 @@ import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -74,14 +73,10 @@ class ModelBuilder:
 
     def __init__(self, recipe: BanditGPRecipe, seed: int, merges: bool = False) -> None:
         """See the class."""
-        transform = recipe.input_transform
         self._recipe, self._seed = recipe, seed
-        # what a transform learns from the rows may depend on how often each occurs
-        self._merges = merges and not learns_input_scale(transform)
-        # whether a transformed row is the same, to the last bit, regardless of the other rows
-        self._keeps_rows_apart = transform is None or (
-            type(transform) is Normalize and not learns_input_scale(transform)
-        )
+        # otherwise a transformed row depends on the other rows, and on how often each occurs
+        self._keeps_rows_apart = not learns_input_scale(recipe.input_transform)
+        self._merges = merges and self._keeps_rows_apart
         self._has_one_prior = recipe.refit_every is None and not recipe.kernel.batch_shape
         self._of_outputs: list[ModelBuilder] = []
         # the last model, the source of its hyperparameters, and its posterior as it was built

@@ -72,7 +72,6 @@ from botorch_bandits.models.reading import (
     JointMoments,
     MomentsModel,
     observed_inputs,
-    transform_of,
 )
 
 NUM_MEMBERS = 64
@@ -590,7 +589,11 @@ class CandidatesModel(MomentsModel):
             refuse_several("list", model)
             (prior,), own = read_prior(model), cast(Any, model)
             mean = constant_prior_mean(own)
-            if transform_of(model) is not None or mean is None or prior.row_noise is not None:
+            if (
+                part_of(model, "outcome_transform") is not None
+                or mean is None
+                or prior.row_noise is not None
+            ):
                 raise ValueError(
                     f"models[{index}] ({type(model).__name__}) has an outcome transform, which "
                     "learns from later outcomes what the evidence of earlier ones would need, no "

@@ -1,7 +1,8 @@
 """Exact Gaussian processes whose posterior is a function of points, and grows row by row.
 
-This applies to one output without batches and fixed inputs. In all other cases, BoTorch and
-GPyTorch handle the same data as for any ``SingleTaskGP``.
+This applies to models without batches and with fixed inputs. In all other cases, BoTorch and
+GPyTorch handle the same data as for any ``SingleTaskGP``. Several outputs are independent, so that
+they are a ``ModelListGP`` with one such model each.
 """
 
 from __future__ import annotations
@@ -117,9 +118,15 @@ class IncrementalGP(SingleTaskGP):
 
     _cached: tuple[BoxPosterior | None, Tensor] | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Build the model from the ``args`` and ``kwargs`` of ``SingleTaskGP``."""
-        super().__init__(*args, **kwargs)
+    def __init__(self, train_X: Tensor, train_Y: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Build the model from the arguments of ``SingleTaskGP``."""
+        if train_Y.shape[-1] != 1:
+            raise ValueError(
+                f"train_Y has shape {tuple(train_Y.shape)}, but {type(self).__name__} has one "
+                "output, whose outcomes are batch_shape x n x 1. Pass a ModelListGP with one model "
+                "for each output."
+            )
+        super().__init__(train_X, train_Y, *args, **kwargs)
         # GPyTorch's hook does nothing for a module without parameters of its own, but it refers to
         # the model, whose matrix would stay in memory until the garbage is collected
         self._load_state_dict_pre_hooks.clear()
@@ -138,8 +145,8 @@ class IncrementalGP(SingleTaskGP):
     def closed_form(self) -> BoxPosterior | None:
         """The posterior of raw outcomes as a function of raw points.
 
-        None if GPyTorch must compute it: without data, in training mode, with several outputs or
-        batches, and with outcome transforms other than ``Standardize``.
+        None if GPyTorch must compute it: without data, in training mode, with batches, and with
+        outcome transforms other than ``Standardize``.
         """
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None
@@ -150,10 +157,7 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def information_gain(self) -> Tensor:
-        r"""The realized gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``.
-
-        Several outputs are independent, so that their gains are added.
-        """
+        """The realized gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``."""
         gain = PriorSummary(self).realized_information_gain()
         assert gain is not None
         return gain
@@ -202,7 +206,7 @@ class IncrementalGP(SingleTaskGP):
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
-            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
+            Y: ``batch_shape' x n' x 1`` outcomes; further leading dimensions are fantasies.
             kwargs: Passed on to BoTorch; if there are any, nothing is reused.
         """
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
@@ -241,7 +245,7 @@ class IncrementalGP(SingleTaskGP):
         outcomes.
 
         Args:
-            Y: ``batch_shape x n x m`` outcomes, float64.
+            Y: ``batch_shape x n x 1`` outcomes, float64.
 
         Raises:
             TypeError: If ``Y`` is not a float64 tensor.
@@ -256,8 +260,7 @@ class IncrementalGP(SingleTaskGP):
             )
         box = self.closed_form
         with torch.inference_mode(False), torch.no_grad():
-            own = self._standardized(Y)
-            targets = (own.mT if self.num_outputs > 1 else own.squeeze(-1)).clone()
+            targets = self._standardized(Y).squeeze(-1).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
             if box is not None:
                 sibling._cached = box.with_outcomes(Y.squeeze(-1)), sibling._state()
@@ -304,9 +307,8 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def outcomes(self) -> Tensor:
-        """``batch_shape x n x m`` outcomes in the model's own units."""
-        targets = self.train_targets
-        return targets.mT if self.num_outputs > 1 else targets.unsqueeze(-1)
+        """``batch_shape x n x 1`` outcomes in the model's own units."""
+        return self.train_targets.unsqueeze(-1)
 
     def _standardized(self, Y: Tensor) -> Tensor:
         """Outcomes in the model's own units, without changing what the transform has learned."""

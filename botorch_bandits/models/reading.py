@@ -45,11 +45,7 @@ from botorch.models import HigherOrderGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
-from botorch.models.transforms.outcome import (
-    ChainedOutcomeTransform,
-    OutcomeTransform,
-    Standardize,
-)
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.ensemble import EnsemblePosterior
@@ -220,7 +216,7 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
             return None
         own = own.detach()[..., _is_of_output(part)]
         Y = own.unsqueeze(-1) if part.num_outputs == 1 else own.mT
-        transform = transform_of(part)
+        transform = part_of(part, "outcome_transform")
         try:
             Y = Y if transform is None else transform.untransform(Y)[0]
         except (NotImplementedError, TypeError, ValueError):
@@ -251,12 +247,6 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
 # --- what is supported ----------------------------------------------------------------------------
 
 
-def transform_of(model: Model) -> OutcomeTransform | None:
-    """Return the outcome transform of a model, if it has one."""
-    transform: OutcomeTransform | None = part_of(model, "outcome_transform")
-    return transform
-
-
 def check_model(model: Model) -> Model:
     """Return ``model`` if its numbers are finite and all of them are float64.
 
@@ -285,7 +275,7 @@ def check_model(model: Model) -> Model:
                 "package need one column per output. Use a ModelListGP of SingleTaskGPs, one for "
                 "each number that matters."
             )
-        transform = transform_of(each)
+        transform = part_of(each, "outcome_transform")
         parts = [] if transform is None else list(transform.modules())
         if not all(isinstance(part, Standardize | ChainedOutcomeTransform) for part in parts):
             kind = " of ".join(type(part).__name__ for part in parts)
@@ -305,7 +295,6 @@ def check_model(model: Model) -> Model:
 
 
 # --- variances ------------------------------------------------------------------------------------
-
 
 LEAST_VARIANCE = 1e-30
 """Smaller posterior variances count as this, so that bounds have gradients."""

@@ -126,7 +126,7 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
     batched = BanditGP(X.expand(2, 9, 1), Y.expand(2, 9, 1), kernel=RBFKernel(), noise=LAM)
     with pytest.raises(UnreadablePriorError, match=r"batch of \(2,\) models"):
         DMMUpperConfidenceBound(batched, rkhs_bound=2.0, noise_bound=0.1)
-    two = BanditGP(X, Y.expand(9, 2), kernel=RBFKernel(), noise=LAM)
+    two = BanditGP.with_kernel(RBFKernel(), noise=LAM)(X, Y.expand(9, 2))
     with pytest.raises(UnreadablePriorError, match="outputs and no posterior_transform"):
         DMMUpperConfidenceBound(two, rkhs_bound=2.0, noise_bound=0.1)
     with pytest.raises(ValueError, match="needs rkhs_bound= and noise_bound="):

@@ -6,7 +6,6 @@ import copy
 import itertools
 import pickle
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -61,8 +60,17 @@ def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None)
     return rule.guarantee(PriorSummary(model, transform), round_number=7)
 
 
-def fixed(noise: Any, num_outputs: int = 1) -> BanditGP:
-    return BanditGP(X, Y[:, :num_outputs], RBFKernel(), noise)
+def fixed(noise: float) -> BanditGP:
+    return BanditGP(X, Y[:, :1], RBFKernel(), noise)
+
+
+def two(*noises: float) -> ModelListGP:
+    return ModelListGP(
+        *(
+            BanditGP(X, y, RBFKernel(), noise)
+            for y, noise in zip(Y.split(1, -1), noises, strict=True)
+        )
+    )
 
 
 def test_fixed_hyperparameters_and_the_general_form_hold_for_every_lambda() -> None:
@@ -129,7 +137,7 @@ def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
 
 def test_only_outputs_with_weight_need_to_be_covered() -> None:
     # the second output has a lambda below 1 in one model, and learns in the other
-    low = fixed(torch.tensor([2.0, 0.1], dtype=torch.float64), num_outputs=2)
+    low = two(2.0, 0.1)
     assert guarantee(PRINTED, low, [1.0, 0.0]).holds
     assert not guarantee(PRINTED, low, [1.0, 1.0]).holds
     mixed = ModelListGP(fixed(2.0), SingleTaskGP(X, Y[:, 1:]))
@@ -139,7 +147,7 @@ def test_only_outputs_with_weight_need_to_be_covered() -> None:
 
 def test_bounds_of_several_outputs_are_named_one_by_one() -> None:
     rule = KernelizedWidth((2.0, 3.0), 0.1, 0.05, any_lambda=True)
-    constants = guarantee(rule, fixed(0.5, num_outputs=2), [1.0, 1.0]).constants
+    constants = guarantee(rule, two(0.5, 0.5), [1.0, 1.0]).constants
     assert (constants["rkhs_bound_0"], constants["rkhs_bound_1"]) == (2.0, 3.0)
     assert constants["noise_bound"] == 0.1
 

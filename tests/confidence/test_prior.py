@@ -248,8 +248,9 @@ def test_batches_of_two_outputs() -> None:
     kernel = RBFKernel().double()
     kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
     noise = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], dtype=torch.float64)
-    priors = read_prior(BanditGP(inputs, outcomes, kernel, noise))
-    for j, prior in enumerate(priors):
+    model = SingleTaskGP(inputs, outcomes, covar_module=kernel, outcome_transform=None)
+    model.likelihood.noise = noise.unsqueeze(-1)
+    for j, prior in enumerate(read_prior(model)):
         assert prior.lam.shape == (3,)
         for k in range(3):
             K = squared_exponential(inputs[k], torch.tensor(0.4, dtype=torch.float64))
@@ -318,7 +319,8 @@ def learned(model: Model) -> set[str]:
 def test_fixed_parameters_are_not_learned() -> None:
     assert learned(bandit()[0]) == set()
     assert (
-        learned(BanditGP(X, Y, RBFKernel(), input_transform=Normalize(2, bounds=BOUNDS))) == set()
+        learned(BanditGP(X, Y[:, :1], RBFKernel(), input_transform=Normalize(2, bounds=BOUNDS)))
+        == set()
     )
     frozen = SingleTaskGP(X, Y[:, :1], outcome_transform=None).requires_grad_(False)
     assert learned(frozen) == set()
@@ -331,7 +333,7 @@ def test_everything_that_was_or_could_have_been_learned_is_named() -> None:
     lengthscale = "covar_module.raw_lengthscale (a free parameter)"
     free = BanditGP(X, Y[:, :1], RBFKernel(), learn_hyperparameters=True)
     assert learned(free) == {noise, lengthscale}
-    assert learned(BanditGP(WIDE, Y, RBFKernel(), input_transform=Normalize(2))) == {inputs}
+    assert learned(BanditGP(WIDE, Y[:, :1], RBFKernel(), input_transform=Normalize(2))) == {inputs}
     model = SingleTaskGP(X, Y[:, :1])
     assert {noise, outcomes, lengthscale} <= learned(model)
     assert learned(model.requires_grad_(False)) == {outcomes}

@@ -206,7 +206,7 @@ def test_variation_needs_bounds_and_one_output() -> None:
     recipe = BanditGP.with_kernel(scaled(1.0), noise=1.0)
     with pytest.raises(ValueError, match="does not go with"):
         BanditLoop(bandits.Box([[0.0], [1.0]]), recipe, rule, feedback=feedback)
-    two = BanditGP(X, torch.cat([X, X], -1), kernel=scaled(1.0), noise=1.0)
+    two = BanditGP.with_kernel(scaled(1.0), noise=1.0)(X, torch.cat([X, X], -1))
     weights = torch.ones(2, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"variation is 0\.1, but"):
         ImprovedUpperConfidenceBound(

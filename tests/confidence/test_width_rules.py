@@ -134,6 +134,12 @@ def test_the_width_does_not_depend_on_the_mode_of_the_model() -> None:
 # --- several outputs --------------------------------------------------------------------------
 
 
+def both_outputs(scale: float, *noises: float) -> SingleTaskGP:
+    model = SingleTaskGP(X, Y, covar_module=scaled_kernel(scale), outcome_transform=None)
+    model.likelihood.noise = double(noises).unsqueeze(-1)
+    return model
+
+
 @pytest.mark.parametrize("kind", ["one model", "list"])
 @pytest.mark.parametrize(
     ("weights", "active"), [([1.0, -3.0], [0, 1]), ([0.0, 2.0], [1]), ([1e-12, 0.0], [0])]
@@ -143,7 +149,7 @@ def test_outputs_with_weight_share_delta_and_add_in_square(
 ) -> None:
     noises, rkhs_bounds, noise_bounds = [0.3, 2.0], (2.0, 30.0), (0.5, 4.0)
     if kind == "one model":
-        model: Model = BanditGP(X, Y, scaled_kernel(1.5), double(noises))
+        model: Model = both_outputs(1.5, *noises)
         points = [X, X]
     else:
         parts = [(X, noises[0], 0), (X[:6], noises[1], 1)]
@@ -162,7 +168,7 @@ def test_outputs_with_weight_share_delta_and_add_in_square(
 
 
 def test_one_number_serves_all_outputs_and_others_must_match() -> None:
-    model = BanditGP(X, Y, scaled_kernel(1.0), 0.3)
+    model = both_outputs(1.0, 0.3, 0.3)
     one = width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 1.0])
     two = width_of(KernelizedWidth((2.0, 2.0), (0.5, 0.5), DELTA), model, [1.0, 1.0])
     assert one.item() == two.item()
@@ -223,7 +229,7 @@ def test_a_model_that_cannot_be_read_is_refused_with_the_remedy(rule: Kernelized
 
 
 def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
-    model = BanditGP(X, Y, scaled_kernel(1.0), double([0.3, 2.0]))
+    model = both_outputs(1.0, 0.3, 2.0)
     gains = [gain_of(squared_exponential(X, 0.3), lam) for lam in (0.3, 2.0)]
     rule = KernelizedWidth(2.0, 0.5, DELTA)
 

@@ -68,7 +68,6 @@ SUBSET = (
             "means",
             "noise_floor",
             "pending",
-            "subset_output",
             "users_models",
         )
     ),

@@ -460,7 +460,7 @@ def test_a_clipped_lower_bound_does_not_show_the_upper_one() -> None:
 
 def test_weighted_outputs_are_bounded_one_by_one() -> None:
     X = CHOICES[:3]
-    model = BanditGP(X, torch.cat([X, X.sin()], dim=-1), RBFKernel(), 2.0)
+    model = BanditGP.with_kernel(RBFKernel(), 2.0)(X, torch.cat([X, X.sin()], dim=-1))
     weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -1.0], dtype=torch.float64))
     acquisition = ImprovedUpperConfidenceBound(model, posterior_transform=weights, **BOUNDS)
     wanted = (

@@ -117,10 +117,7 @@ kernels = pytest.mark.parametrize("name", list(KERNELS))
 def assert_dense(model: Any, j: int, mean: Tensor, covariance: Tensor, tolerance: float) -> None:
     """Compare output ``j`` of the model's joint posterior at POINTS."""
     found = model.posterior(POINTS)
-    n = len(POINTS)
     block = found.distribution.covariance_matrix
-    if model.num_outputs > 1:
-        block = block.reshape(model.num_outputs, n, model.num_outputs, n)[j, :, j]
     size = max(1.0, mean.abs().max().item())
     assert torch.allclose(found.mean[:, j], mean, rtol=0, atol=tolerance * size)
     assert torch.allclose(block, covariance, rtol=0, atol=tolerance)
@@ -147,16 +144,14 @@ def test_observation_noise_is_added_on_request() -> None:
 @kernels
 def test_without_data_it_is_the_prior(name: str) -> None:
     build, function = KERNELS[name]
-    for num_outputs in (1, 2):
-        model = BanditGP(X[:0], Y[:0, :num_outputs], build(), noise=0.1)
-        assert model.num_rows == 0
-        for j in range(num_outputs):
-            zero = torch.zeros(len(POINTS), dtype=torch.float64)
-            assert_dense(model, j, zero, function(POINTS, POINTS), tolerance=1e-12)
-        noisy = model.posterior(POINTS, observation_noise=True).variance
-        expected = function(POINTS, POINTS).diagonal() + 0.1
-        assert torch.allclose(noisy[:, -1], expected, rtol=0, atol=1e-12)
-        assert model.posterior(POINTS.unsqueeze(-2)).mean.shape == (6, 1, num_outputs)
+    model = BanditGP(X[:0], Y[:0, :1], build(), noise=0.1)
+    assert model.num_rows == 0
+    zero = torch.zeros(len(POINTS), dtype=torch.float64)
+    assert_dense(model, 0, zero, function(POINTS, POINTS), tolerance=1e-12)
+    noisy = model.posterior(POINTS, observation_noise=True).variance
+    expected = function(POINTS, POINTS).diagonal() + 0.1
+    assert torch.allclose(noisy[:, -1], expected, rtol=0, atol=1e-12)
+    assert model.posterior(POINTS.unsqueeze(-2)).mean.shape == (6, 1, 1)
 
 
 def test_gradients_exist_without_data() -> None:
@@ -176,43 +171,20 @@ def test_gradients_exist_without_data() -> None:
     assert best.item() == pytest.approx(2.0 * math.sqrt(3.0), rel=1e-10)
 
 
-def test_outputs_are_independent() -> None:
-    noise = double([0.1, 3.0])
-    model = BanditGP(X, Y, scaled(RBFKernel(), 4.0, 0.3), noise)
-    for j in range(2):
-        dense = posterior(squared_exponential(0.3, 4.0), X, Y[:, j], noise[j], POINTS)
-        assert_dense(model, j, *dense, tolerance=1e-9)
-    covariance = model.posterior(POINTS).distribution.covariance_matrix.reshape(2, 6, 2, 6)
-    assert covariance[0, :, 1].abs().max().item() == 0.0
-
-
-def test_outputs_may_have_kernels_of_their_own() -> None:
-    kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2]))
-    kernel = kernel.double()
-    kernel.base_kernel.lengthscale = double([[[0.2]], [[0.7]]])
-    kernel.outputscale = double([1.0, 9.0])
-    model = BanditGP(X, Y, kernel, noise=0.1)
-    for j, (lengthscale, scale) in enumerate([(0.2, 1.0), (0.7, 9.0)]):
-        dense = posterior(squared_exponential(lengthscale, scale), X, Y[:, j], 0.1, POINTS)
-        assert_dense(model, j, *dense, tolerance=1e-9)
-
-
 @kernels
 def test_batches_are_separate_models(name: str) -> None:
     build, function = KERNELS[name]
     inputs = uniform(3, 7, 2, seed=4)
-    noise = double([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    model = BanditGP(inputs, outcomes(inputs), build(), noise)
+    noise = double([0.1, 0.3, 0.5])
+    model = BanditGP(inputs, outcomes(inputs)[..., :1], build(), noise)
     found = model.posterior(POINTS)
     assert model.batch_shape == (3,)
-    assert found.mean.shape == (3, 6, 2)
+    assert found.mean.shape == (3, 6, 1)
     for k in range(3):
-        for j in range(2):
-            mean, covariance = posterior(
-                function, inputs[k], outcomes(inputs[k])[:, j], noise[k, j], POINTS
-            )
-            assert torch.allclose(found.mean[k, :, j], mean, rtol=0, atol=1e-8)
-            assert torch.allclose(found.variance[k, :, j], covariance.diagonal(), rtol=0, atol=1e-9)
+        y = outcomes(inputs[k])[:, 0]
+        mean, covariance = posterior(function, inputs[k], y, noise[k], POINTS)
+        assert torch.allclose(found.mean[k, :, 0], mean, rtol=0, atol=1e-8)
+        assert torch.allclose(found.variance[k, :, 0], covariance.diagonal(), rtol=0, atol=1e-9)
 
 
 def test_a_model_list_of_bandit_models() -> None:
@@ -276,8 +248,8 @@ def test_raw_outcomes_raise_no_warnings() -> None:
     # BoTorch would advise to standardize; here raw units are the point.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BanditGP(100.0 * X, Y, RBFKernel(), 0.1).posterior(POINTS)
-        BanditGP(X[:0], Y[:0], RBFKernel(), 0.1).posterior(POINTS)
+        BanditGP(100.0 * X, Y[:, :1], RBFKernel(), 0.1).posterior(POINTS)
+        BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1).posterior(POINTS)
 
 
 # --- conditioning ---------------------------------------------------------------------------------
@@ -285,38 +257,35 @@ def test_raw_outcomes_raise_no_warnings() -> None:
 
 @kernels
 @pytest.mark.parametrize("num_rows", [0, 1, 12])
-@pytest.mark.parametrize("num_outputs", [1, 2])
-def test_conditioning_is_rebuilding(name: str, num_rows: int, num_outputs: int) -> None:
+def test_conditioning_is_rebuilding(name: str, num_rows: int) -> None:
     build, function = KERNELS[name]
-    old = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=0.1)
+    old = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=0.1)
     before = copy.deepcopy(old.state_dict())
-    model = old.condition_on_observations(NEW_X, NEW_Y[:, :num_outputs])
+    model = old.condition_on_observations(NEW_X, NEW_Y[:, :1])
     assert isinstance(model, BanditGP)
     assert (old.num_rows, model.num_rows) == (num_rows, num_rows + 3)
     inputs = torch.cat([X[:num_rows], NEW_X])
-    for j in range(num_outputs):
-        y = torch.cat([Y[:num_rows, j], NEW_Y[:, j]])
-        assert_dense(model, j, *posterior(function, inputs, y, 0.1, POINTS), tolerance=1e-8)
+    y = torch.cat([Y[:num_rows, 0], NEW_Y[:, 0]])
+    assert_dense(model, 0, *posterior(function, inputs, y, 0.1, POINTS), tolerance=1e-8)
     assert all(torch.equal(value, before[key]) for key, value in old.state_dict().items())
 
 
 @pytest.mark.parametrize("num_rows", [0, 12])
-@pytest.mark.parametrize("num_outputs", [1, 2])
-def test_fantasies_are_rebuilt_models(num_rows: int, num_outputs: int) -> None:
-    model = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], RBFKernel(), noise=0.1)
+def test_fantasies_are_rebuilt_models(num_rows: int) -> None:
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
     model.posterior(POINTS)
     sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
     fantasies = model.fantasize(NEW_X, sampler)
     assert fantasies.num_rows == num_rows + 3
     found = fantasies.posterior(POINTS)
-    assert found.mean.shape == (4, 6, num_outputs)
+    assert found.mean.shape == (4, 6, 1)
     samples = SobolQMCNormalSampler(torch.Size([4]), seed=0)(
         model.posterior(NEW_X, observation_noise=True)
     )
     for i in range(4):
         rebuilt = BanditGP(
             torch.cat([X[:num_rows], NEW_X]),
-            torch.cat([Y[:num_rows, :num_outputs], samples[i]]),
+            torch.cat([Y[:num_rows, :1], samples[i]]),
             RBFKernel(),
             noise=0.1,
         ).posterior(POINTS)
@@ -362,39 +331,37 @@ def test_paths_have_the_moments_of_the_posterior(num_rows: int, nu: float | None
     assert torch.stack(seconds).std(0).max().item() < 0.5
 
 
-def test_paths_of_several_outputs_and_batches() -> None:
+def test_paths_of_batches() -> None:
     inputs = uniform(3, 6, 2, seed=4)
     for model, shape in (
-        (BanditGP(X, Y, RBFKernel(), 1e-6), (6, 2)),
-        (BanditGP(inputs, outcomes(inputs), RBFKernel(), 1e-6), (3, 6, 2)),
+        (BanditGP(X, Y[:, :1], RBFKernel(), 1e-6), (6, 1)),
+        (BanditGP(inputs, outcomes(inputs)[..., :1], RBFKernel(), 1e-6), (3, 6, 1)),
     ):
         torch.manual_seed(0)
         path = get_matheron_path_model(model)
         assert path.posterior(POINTS).mean.shape == shape
         # With hardly any noise every path goes through the data.
-        rows = model.train_inputs[0][..., 0, :, :]
-        through = path.posterior(rows).mean
-        assert torch.allclose(through.mT, model.train_targets, rtol=0, atol=0.1)
+        through = path.posterior(model.train_inputs[0]).mean
+        assert torch.allclose(through.squeeze(-1), model.train_targets, rtol=0, atol=0.1)
 
 
 # --- saving ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_rows", [0, 12])
-@pytest.mark.parametrize("num_outputs", [1, 2])
 @kernels
-def test_copies_are_equal_and_separate(name: str, num_rows: int, num_outputs: int) -> None:
+def test_copies_are_equal_and_separate(name: str, num_rows: int) -> None:
     build, _ = KERNELS[name]
-    model = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=0.3)
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=0.3)
     expected = model.posterior(POINTS)
-    other = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=7.0)
+    other = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=7.0)
     for parameter in other.parameters():
         parameter.data.add_(0.1)
     other.load_state_dict(model.state_dict())
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
-    saved = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=7.0)
+    saved = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=7.0)
     saved.load_state_dict(torch.load(buffer))
     for twin in (other, saved, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         found = twin.posterior(POINTS)
@@ -414,9 +381,9 @@ def fit(model: BanditGP) -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        BanditGP(X, Y, scaled(RBFKernel(), 1.0, 0.3), 0.1),
-        BanditGP(X[:0], Y[:0], scaled(RBFKernel(), 1.0, 0.3), 0.1),
-        BanditGP(X[:0], Y[:0], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True),
+        BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1),
+        BanditGP(X[:0], Y[:0, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1),
+        BanditGP(X[:0], Y[:0, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True),
     ],
     ids=["fixed", "fixed without data", "learning without data"],
 )
@@ -451,12 +418,8 @@ def test_fitting_raises_the_likelihood_of_the_data() -> None:
             assert value(*moved) < best + 1e-6
 
 
-@pytest.mark.parametrize("kind", ["outputs", "batches"])
-def test_outputs_and_batches_learn_hyperparameters_of_their_own(kind: str) -> None:
-    if kind == "outputs":
-        inputs, targets = X, Y
-    else:
-        inputs, targets = X.expand(2, 12, 2), Y.mT.unsqueeze(-1)
+def test_batches_learn_hyperparameters_of_their_own() -> None:
+    inputs, targets = X.expand(2, 12, 2), Y.mT.unsqueeze(-1)
     model = BanditGP(
         inputs, targets, scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True
     )
@@ -562,6 +525,8 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
 
 # --- what is refused ------------------------------------------------------------------------------
 
+TWICE = {"train_X": X.expand(2, 12, 2), "train_Y": Y[:, :1].expand(2, 12, 1)}
+
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
@@ -570,25 +535,30 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
         ({"train_Y": Y.float()}, TypeError, r"train_Y has dtype torch\.float32"),
         ({"train_X": X.tolist()}, TypeError, r"train_X must be a torch\.Tensor"),
         ({"train_X": X / 0.0}, ValueError, r"train_X\[0, 0\] is inf"),
-        ({"train_Y": Y * float("nan")}, ValueError, r"train_Y\[0, 0\] is nan"),
+        ({"train_Y": Y[:, :1] * float("nan")}, ValueError, r"train_Y\[0, 0\] is nan"),
         ({"train_Y": Y[:, 0]}, ValueError, r"train_Y \(12,\).*train_Y with y\.unsqueeze\(-1\)"),
         ({"train_X": X[:, 0]}, ValueError, r"train_X has shape \(12,\)"),
         ({"train_Y": Y[:5]}, ValueError, r"train_X has shape \(12, 2\) and train_Y \(5, 2\)"),
+        ({"train_Y": Y}, ValueError, r"BanditGP has one output.*ModelListGP"),
         ({"kernel": "rbf"}, TypeError, "kernel must be a gpytorch.*MaternKernel"),
         ({"kernel": RBFKernel}, TypeError, "kernel must be a gpytorch"),
         ({"noise": 0.0}, ValueError, "noise is 0.0; it must be greater than 0"),
         ({"noise": -1.0}, ValueError, "noise is -1.0"),
         ({"noise": float("nan")}, ValueError, "noise is nan"),
         ({"noise": 1e-10}, ValueError, "noise is 1e-10 and .*ratio is 1e-10, but it must be above"),
-        ({"noise": double([0.1, -0.2])}, ValueError, "noise is -0.2"),
-        ({"noise": double([0.1] * 3)}, ValueError, r"noise has batch shape \(3,\).*shape \(2,\)"),
+        ({**TWICE, "noise": double([0.1, -0.2])}, ValueError, "noise is -0.2"),
         (
-            {"kernel": RBFKernel(batch_shape=torch.Size([3]))},
+            {**TWICE, "noise": double([0.1] * 3)},
+            ValueError,
+            r"noise has batch shape \(3,\).*shape \(2,\)",
+        ),
+        (
+            {**TWICE, "kernel": RBFKernel(batch_shape=torch.Size([3]))},
             ValueError,
             r"kernel has batch shape \(3,\), which does not fit the data's batch shape \(2,\)",
         ),
         (
-            {"train_X": X[:0], "train_Y": Y[:0], "input_transform": Normalize(2)},
+            {"train_X": X[:0], "train_Y": Y[:0, :1], "input_transform": Normalize(2)},
             ValueError,
             r"input_transform learns its scale.*Normalize\(d, bounds=bounds\)",
         ),
@@ -597,7 +567,7 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
 def test_malformed_arguments_are_refused(
     changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    arguments = {"train_X": X, "train_Y": Y, "kernel": RBFKernel(), "noise": 0.1} | changes
+    arguments = {"train_X": X, "train_Y": Y[:, :1], "kernel": RBFKernel(), "noise": 0.1} | changes
     with pytest.raises(error, match=message):
         BanditGP(**arguments)
 
@@ -606,8 +576,8 @@ def test_a_kernel_set_in_single_precision_is_warned_of() -> None:
     kernel = RBFKernel()
     kernel.lengthscale = 0.2
     with pytest.warns(UserWarning, match=r"set in float32.*0\.200000003.*kernel\.double\(\)"):
-        BanditGP(X, Y, kernel, 0.1)
+        BanditGP(X, Y[:, :1], kernel, 0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BanditGP(X, Y, RBFKernel(), 0.1)  # untouched parameters lost nothing
-        BanditGP(X, Y, scaled(RBFKernel(), 1.0, 0.2), 0.1)
+        BanditGP(X, Y[:, :1], RBFKernel(), 0.1)  # untouched parameters lost nothing
+        BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.2), 0.1)

@@ -116,7 +116,7 @@ def single_task(columns: slice, levels: Tensor | None = None, **options: Any) ->
 def bandit(lengthscale: float, num_rows: int, **options: Any) -> tuple[Model, list[Dense]]:
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = double(lengthscale)
-    targets = Y[:num_rows, :1] if num_rows else Y[:0]
+    targets = Y[:num_rows, :1]
     model = BanditGP(X[:num_rows], targets, kernel, noise=0.2, **options)
     outputs = targets.unbind(-1)
     known: dict[str, Any] = {} if options else {"low": 0.0, "width": 1.0}

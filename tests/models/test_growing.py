@@ -410,10 +410,9 @@ def test_malformed_outcomes_are_refused() -> None:
 
 
 def test_outcomes_of_other_models_are_replaced_too() -> None:
-    two = torch.cat([Y, 3.0 * Y], dim=-1)[:8]
+    batch = Y[:8].expand(3, 8, 1)
     for inputs, old, new in (
-        (X[:8], 0.0 * two, two),
-        (X[:8].expand(3, 8, 2), two.expand(3, 8, 2), -two.expand(3, 8, 2)),
+        (X[:8].expand(3, 8, 2), batch, -batch),
         (X[:0], Y[:0], Y[:0]),
     ):
         model = BanditGP(inputs, old, RBFKernel(), 0.1)

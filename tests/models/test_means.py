@@ -82,10 +82,6 @@ def test_no_data_repeats_outputs_transforms_and_fantasies() -> None:
         shifted.condition_on_observations(NEW, Y_NEW - MEAN),
     )
     assert_shifted(*pair(input_transform=Normalize(2, bounds=double([[0.0, 0.0], [2.0, 2.0]]))))
-    both = torch.cat([Y, Y**2], dim=-1)
-    two = BanditGP(X, both, kernel=RBFKernel(), noise=0.03, prior_mean=MEAN)
-    apart = BanditGP(X, both - MEAN, kernel=RBFKernel(), noise=0.03)
-    assert_shifted(two, apart)
     fantasies = prior.condition_on_observations(X, torch.stack([Y, 2.0 * Y]))
     assert fantasies.prior_mean == MEAN
     assert fantasies.posterior(POINTS).mean.shape == (2, 5, 1)

@@ -74,11 +74,6 @@ def test_each_output_is_the_model_of_its_own_prior_and_outcomes(name: str) -> No
             expected = alone(X[:num_rows], Y[:num_rows, j : j + 1]).posterior(points)
             for one, other in ((found.mean, expected.mean), (found.variance, expected.variance)):
                 assert torch.allclose(one[..., j : j + 1], other, rtol=0.0, atol=1e-8)
-    if name not in ("a kernel each", "transform", "learned"):
-        together = BanditGP(X, Y, recipe.kernel, recipe.noise, prior_mean=recipe.prior_mean)
-        expected = together.posterior(points)
-        assert torch.allclose(found.mean, expected.mean, rtol=0.0, atol=1e-8)
-        assert torch.allclose(found.variance, expected.variance, rtol=0.0, atol=1e-8)
 
 
 def test_models_of_outputs_grow_row_by_row_and_keep_parameters_of_their_own() -> None:
