@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from botorch.models import ModelListGP, MultiTaskGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
-from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
@@ -172,7 +171,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     if type(model).forward.__module__.partition(".")[0] not in ("botorch", own_package):
         check_forward(model, inputs)
     # internally, several outputs are the last batch dimension
-    noise, learned_noise = _noise_of_rows(model, inputs)  # ``batch_shape x n``, or ``x 1``
+    noise, learned_noise = _noise_of_rows(model)  # ``batch_shape x n``, or ``x 1``
     learned = (*learned_noise, *_learned_beside_noise(model))
     scale, _ = outcome_units(model)
     with torch.no_grad():
@@ -302,7 +301,7 @@ def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
     return number_tasks(model, X) if has_tasks(model) else X
 
 
-def _noise_of_rows(model: ExactGP, inputs: Tensor) -> tuple[Tensor, list[str]]:
+def _noise_of_rows(model: ExactGP) -> tuple[Tensor, list[str]]:
     """Return noise variances, ``batch_shape x n`` or ``x 1``, and what of them was learned."""
     likelihood = model.likelihood
     is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
@@ -320,11 +319,6 @@ def _noise_of_rows(model: ExactGP, inputs: Tensor) -> tuple[Tensor, list[str]]:
                 "row, known before its outcome: give one for them too, or leave the rows out."
             )
         return noise, learned
-    if isinstance(likelihood, SparseOutlierGaussianLikelihood):
-        of_rows = outlier_variances(model, likelihood, inputs)
-        if of_rows is None:
-            return likelihood.noise_covar.base_noise.noise.detach(), learned
-        return of_rows, [*learned, "noise of rows that look like outliers"]
     if isinstance(likelihood, HadamardGaussianLikelihood) and has_tasks(model):
         return noise_of_tasks(model, likelihood), learned
     if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
@@ -456,40 +450,6 @@ def check_forward(model: ExactGP, inputs: Tensor) -> None:
             f"{type(model).__name__}.forward computes a different prior than its mean_module and "
             "covar_module"
         )
-
-
-def outlier_variances(
-    model: ExactGP, likelihood: SparseOutlierGaussianLikelihood, inputs: Tensor
-) -> Tensor | None:
-    """Return the noise variance of each row if rows that look like outliers have additional noise.
-
-    Rows that were added later, such as pseudo-observations, have the ordinary noise.
-
-    Args:
-        model: A model with this likelihood.
-        likelihood: The likelihood of BoTorch's robust models.
-        inputs: ``batch_shape x n x d``, as the kernel sees them.
-
-    Returns:
-        ``batch_shape x n``; None if no row has additional noise and all have the same variance.
-
-    Raises:
-        UnreadablePriorError: If the ordinary noise of rows that were added is unknown.
-    """
-    noise, num_rows = likelihood.noise_covar, inputs.shape[-2]
-    with torch.no_grad():
-        level, rho = noise.base_noise.noise.detach(), noise.rho.detach()
-        if not bool(rho.any()) and level.shape[-1] == 1:
-            return None
-        if level.shape[-1] not in (1, num_rows):
-            raise UnreadablePriorError("the noise of rows that were added is unknown")
-        if noise.convex_parameterization:
-            rows = inputs[..., : rho.shape[-1], :]
-            of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
-            rho = (model.covar_module(rows, diag=True) + of_rows) * rho
-        levels = level.expand(*rho.shape[:-1], num_rows).clone()
-        levels[..., : rho.shape[-1]] += rho
-    return levels
 
 
 # --- several tasks ----------------------------------------------------------------------------

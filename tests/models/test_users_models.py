@@ -17,12 +17,10 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import MultiTaskGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
-from botorch.models.transforms import Standardize
 from botorch.models.transforms.outcome import StratifiedStandardize
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -180,74 +178,18 @@ def test_reading_changes_no_mode(cls: Any) -> None:
 # --- outliers -----------------------------------------------------------------------------------
 
 
-def robust(outliers: dict[int, float], convex: bool) -> Any:
-    """A model in which some rows have a variance added, in the units of its parameters."""
-    model = RobustRelevancePursuitSingleTaskGP(
-        X,
-        Y,
-        covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)),
-        outcome_transform=Standardize(1),
-        convex_parameterization=convex,
-    ).to(X)
-    model.covar_module.base_kernel.lengthscale = torch.full((2,), LENGTHSCALE).double()
-    model.covar_module.outputscale = torch.tensor(OUTPUTSCALE).double()
-    model.mean_module.constant = torch.tensor(MEAN).double()
-    model.likelihood = SparseOutlierGaussianLikelihood(
-        model.likelihood.noise_covar.base_noise,
-        dim=len(X),
-        outlier_indices=list(outliers),
-        convex_parameterization=convex,
-    )
-    noise = model.likelihood.noise_covar
-    noise.base_noise.noise = torch.tensor([NOISE]).double()
-    noise.set_sparse_parameter(torch.tensor(list(outliers.values())).double())
-    return model
-
-
-@pytest.mark.parametrize("convex", [True, False])
-@pytest.mark.parametrize("outliers", [{}, {2: 0.6, 7: 0.3}], ids=["none", "two"])
-def test_robust_models_have_a_noise_of_each_row(outliers: dict[int, float], convex: bool) -> None:
-    model = robust(outliers, convex)
-    s2, mean = float(model.covar_module.outputscale), float(model.mean_module.constant)
-    noise = float(model.likelihood.noise_covar.base_noise.noise)
-    rho = np.zeros(9)
-    rho[list(outliers)] = list(outliers.values())
-    levels = noise + ((s2 + noise) * (1.0 / (1.0 - rho) - 1.0) if convex else rho)
-    y = Y.numpy().reshape(-1)
-    shift, unit = y.mean(), y.std(ddof=1)
-    center, deviation, gain = dense(POINTS, X, (y - shift) / unit, levels, mean)
-    (prior,) = read_prior(model)
-    assert (prior.row_noise is None) == (not outliers)
-    if outliers:
-        np.testing.assert_allclose(prior.row_noise, levels, rtol=1e-7)
-        assert "noise of rows that look like outliers" in prior.learned
-    assert float(prior.information_gain) == pytest.approx(gain, rel=1e-7)
-    s = math.sqrt(s2) * unit
-    width = B / s + R / s * math.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / DELTA)))
-    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
-    np.testing.assert_allclose(
-        acqf(POINTS.unsqueeze(-2)).detach(),
-        shift + unit * (center + width * deviation),
-        rtol=1e-7,
-    )
-    assert not acqf.guarantee().holds
-    for cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound, GPThompsonSampling):
-        assert bool(cls(model, **BOUNDS)(POINTS.unsqueeze(-2)).isfinite().all())
-    censored = CensoredUpperConfidenceBound(
-        model, minimum=-2.0, outcome_bound=4.0, X_pending=PENDING, **BOUNDS
-    )
-    assert bool(censored(POINTS.unsqueeze(-2)).isfinite().all())
-
-
-def test_a_fitted_robust_model_is_no_float32_model() -> None:
+def test_a_robust_model_has_bounds_of_constant_width() -> None:
+    """Its rows have noise of their own, learned from the outcomes, which no width can use."""
     Y_bad = Y.clone()
     Y_bad[4] += 8.0
     model = RobustRelevancePursuitSingleTaskGP(X, Y_bad)
     fit_gpytorch_mll(
         ExactMarginalLogLikelihood(model.likelihood, model), numbers_of_outliers=[0, 1]
     )
-    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
-    assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
+    with pytest.raises(UnreadablePriorError, match=r"SparseOutlier.*Pass information_gain= .*or"):
+        ImprovedUpperConfidenceBound(model, **BOUNDS)
+    for acqf in (GPUpperConfidenceBound(model, width=2.0), LogExpectedImprovement(model)):
+        assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
 
 
 # --- several tasks ------------------------------------------------------------------------------
