@@ -27,8 +27,10 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.player import Player, Replicates, player_of
-from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
-from botorch_bandits.acquisition.top_two import TopTwoThompsonSampling
+from botorch_bandits.acquisition.thompson_sampling import (
+    GPThompsonSampling,
+    TopTwoThompsonSampling,
+)
 from botorch_bandits.acquisition.upper_confidence_bound import (
     AMMUpperConfidenceBound,
     ChangePointUpperConfidenceBound,

@@ -35,6 +35,7 @@ from botorch_bandits.acquisition.scores import (
     prior_mean_of_scalar,
 )
 from botorch_bandits.checks import (
+    DTYPE,
     check_double,
     check_finite,
     check_nonnegative,
@@ -201,12 +202,13 @@ class _Improvement(_Baseline):
         check_one_of("incumbent", incumbent, INCUMBENTS)
         self._start(model, posterior_transform, maximize)
         self.margin = self._margin(margin)
-        if best_f is None:
-            is_observed = incumbent == "observed"
-            best = self._best_observed(is_observed, Y_observed if is_observed else X_observed)
+        if best_f is not None:
+            best = check_finite("best_f", torch.as_tensor(best_f, dtype=DTYPE))
+        elif incumbent == "observed":
+            best = self._best_outcome(self._observed("Y_observed", Y_observed))
         else:
-            best = _given_best(best_f)
-        noise = self._read_noise(X_observed) if augmented else None
+            best = self._best_mean(self._observed("X_observed", X_observed))
+        noise = self._read_noise(self._observed("X_observed", X_observed)) if augmented else None
         self.register_buffer("noise_variance", noise)
         self.register_buffer("observed_best_f", best)
         self.register_buffer("best_f", best)
@@ -240,81 +242,66 @@ class _Improvement(_Baseline):
             UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         super().set_X_pending(X_pending)
-        best = self.observed_best_f
+        best = self._sign * self.observed_best_f
         if self.X_pending is not None:
-            best = self._better(best, self._best_mean(self.X_pending))
-        self.best_f = best + self._sign * self.margin
+            best = torch.maximum(best, self._sign * self._best_mean(self.X_pending))
+        self.best_f = self._sign * (best + self.margin)
 
     @property
     def value_scale(self) -> ValueScale | None:
         """See the base class; values are logarithms, whose unit is 1 at any scale."""
-        if not self.is_expected:
-            return ValueScale()
         scale = super().value_scale
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
 
     def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
-        best, means = self.best_f, self._sign * mean
-        if mean.shape[-1] > 1:
-            # the best mean before each point; there is none before the first
-            worst = torch.full_like(means[..., :1], -math.inf)
-            before = torch.cat([worst, means[..., :-1].cummax(dim=-1).values + self.margin], -1)
-            best = self._better(best, self._sign * before)
-        scaled = (means - self._sign * best) / sigma
+        means = self._sign * mean
+        # the best mean before each point competes; there is none before the first
+        before = means[..., :-1].cummax(dim=-1).values + self.margin
+        before = torch.nn.functional.pad(before, (1, 0), value=-math.inf)
+        scaled = (means - torch.maximum(self._sign * self.best_f, before)) / sigma
         return log_improvement(scaled, sigma, self.is_expected, self.noise_variance)
 
-    def _read_noise(self, X_observed: Tensor | None) -> Tensor:
-        """Return the mean noise variance of an outcome at observed points, in outcome units.
+    def _read_noise(self, X: Tensor) -> Tensor:
+        """Return the mean noise variance of an outcome at ``n x d`` points, in outcome units.
 
         It is a scalar, or ``members x 1`` for an ensemble or a batched model; 0 without points.
         """
-        X = _rows_of(self.model, False) if X_observed is None else X_observed
-        if X is None:
-            raise ValueError(
-                "augmented=True needs X_observed=, the points at which the noise is read: the "
-                "model is a batch, or does not show its own inputs."
+        if not X.shape[-2]:
+            return X.new_zeros(())
+        transform = self.posterior_transform
+        with torch.no_grad():
+            noisy, free = (
+                self.model.posterior(X, observation_noise=added, posterior_transform=transform)
+                for added in (True, False)
             )
-        check_finite("X_observed", check_double("X_observed", X))
-        noise = X.new_zeros(())
-        if X.shape[-2]:
-            with torch.no_grad():
-                noisy, free = (
-                    self.model.posterior(
-                        X, observation_noise=added, posterior_transform=self.posterior_transform
-                    ).variance.squeeze(-1)
-                    for added in (True, False)
-                )
-            difference = (noisy - free).clamp_min(0.0)
-            noise = difference.mean(-1, keepdim=difference.dim() > 1)
+        noise = (noisy.variance - free.variance).clamp_min(0.0).squeeze(-1)
+        noise = noise.mean(-1, keepdim=noise.dim() > 1)
         return noise_that_counts(noise, self._summary.scalar_variance or 1.0)
 
-    def _better(self, best: Tensor, other: Tensor) -> Tensor:
-        return (torch.maximum if self.maximize else torch.minimum)(best, other)
-
-    def _best_observed(self, is_observed: bool, rows: Tensor | None) -> Tensor:
-        """Return the incumbent among given outcomes, or inputs; among the model's own if None."""
-        name = "Y_observed" if is_observed else "X_observed"
-        rows = _rows_of(self.model, is_observed) if rows is None else rows
+    def _observed(self, name: str, rows: Tensor | None) -> Tensor:
+        """Return observed inputs or outcomes, ``n x columns``: as given, or the model's own."""
+        model = self.model
+        # each model of a batch has its own incumbent
+        if rows is None and (is_ensemble(model) or not model.batch_shape):
+            if name == "X_observed":
+                rows = observed_inputs(model)
+            elif (outcomes := observed_outcomes(model)) is not None:
+                same = len({len(column) for column in outcomes}) == 1
+                rows = torch.stack(outcomes, dim=-1) if same else None
         if rows is None:
             raise ValueError(
-                f"{type(self).__name__} with incumbent={INCUMBENTS[is_observed]!r} needs {name}= "
-                "or best_f=: the model is a batch, or does not show its own."
+                f"{type(self).__name__} needs {name}=, or best_f= and augmented=False: the model "
+                "is a batch, or does not show its own."
             )
-        check_finite(name, check_double(name, rows))
-        if rows.dim() < 2:
-            raise ValueError(
-                f"{name} has shape {tuple(rows.shape)}; it must be n x columns. Turn a vector into "
-                f"a column with {name}.unsqueeze(-1)."
-            )
-        if rows.shape[-2] == 0:
-            # without observations: improvement over the prior mean
-            return rows.new_tensor(prior_mean_of_scalar(self._summary))
-        if not is_observed:
-            return self._best_mean(rows)
+        return check_finite(name, check_double(name, rows))
+
+    def _best_outcome(self, Y: Tensor) -> Tensor:
+        """Return the best of ``n x m`` outcomes."""
         transform = self.posterior_transform
-        return self._extreme(rows.squeeze(-1) if transform is None else transform.evaluate(rows))
+        return self._extreme(Y.squeeze(-1) if transform is None else transform.evaluate(Y))
 
     def _best_mean(self, X: Tensor) -> Tensor:
+        """Return the best posterior mean at ``n x d`` points."""
         transform = self.posterior_transform
         with torch.no_grad():
             closed = closed_form_of(self.base_model) if transform is None and X.dim() == 2 else None
@@ -324,9 +311,10 @@ class _Improvement(_Baseline):
         return self._extreme(posterior.mean.squeeze(-1))
 
     def _extreme(self, values: Tensor) -> Tensor:
+        if not values.shape[-1]:  # without observations: improvement over the prior mean
+            return values.new_tensor(prior_mean_of_scalar(self._summary))
         # ``members x 1``, one incumbent per member, for an ensemble or a batched model
-        extreme = torch.amax if self.maximize else torch.amin
-        return extreme(values, -1, keepdim=values.dim() > 1)
+        return self._sign * (self._sign * values).amax(-1, keepdim=values.dim() > 1)
 
 
 class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
@@ -401,22 +389,3 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
     default_margin: ClassVar[float] = 0.01
     is_expected: ClassVar[bool] = False
     reason: ClassVar[str] = NO_THEOREM.format("the probability of improvement")
-
-
-def _given_best(best_f: float | Tensor) -> Tensor:
-    """Return the incumbent that the user gave: one number, or one for each batch of the model."""
-    if isinstance(best_f, Tensor) and best_f.numel() > 1:
-        return check_finite("best_f", check_double("best_f", best_f))
-    return torch.tensor(check_number("best_f", best_f), dtype=torch.float64)
-
-
-def _rows_of(model: Model, is_observed: bool) -> Tensor | None:
-    """Return the outcomes of a model, ``n x m``, or its inputs; None if it does not show them."""
-    if len(model.batch_shape or ()) and not is_ensemble(model):
-        return None  # each model of a batch has its own incumbent
-    if not is_observed:
-        return observed_inputs(model)
-    outcomes = observed_outcomes(model)
-    if outcomes is None or len({len(column) for column in outcomes}) != 1:
-        return None
-    return torch.stack(outcomes, dim=-1)

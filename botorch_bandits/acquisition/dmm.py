@@ -31,6 +31,7 @@ from botorch_bandits.acquisition.base import (
     check_points,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import (
     counted,
 )
@@ -67,15 +68,7 @@ MARGIN = 1e-6
 
 def _rows_of(seen: Seen) -> RowsOfOutput:
     """Return the rows of a round in outcome units; their places are numbers of arms and fronts."""
-    rows, prior = seen.player.rows_of_draw(seen.posterior), seen.posterior.prior
-    index, counts, outcomes = rows.index, rows.noise.reciprocal(), rows.Y[..., 0]
-    if seen.batch_shape:  # the count is 0 where a replicate played fewer arms than others
-        played = (counts > 0.0).to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
-        played = played[:, : int((counts > 0.0).sum(-1).max())]
-        index, counts, outcomes = (
-            each.expand(played.shape[0], -1).gather(-1, played)
-            for each in (index, counts, outcomes)
-        )
+    rows, prior = seen.player.collapsed(seen.posterior), seen.posterior.prior
 
     def covariance(places: Tensor, others: Tensor) -> Tensor:
         first, second = (
@@ -85,12 +78,12 @@ def _rows_of(seen: Seen) -> RowsOfOutput:
         return prior.block(*first, *second)[0]  # there is one prior, also of replicates
 
     return RowsOfOutput(
-        seen.summary.active_priors[0],
-        _places(index, rows.front),
-        counts,
-        outcomes - seen.prior_mean,
+        seen.player.summary.active_priors[0],
+        _places(rows.index, rows.front),
+        rows.noise.reciprocal(),  # 0 where a replicate played fewer arms than others
+        rows.Y[..., 0] - seen.player.prior_mean,
         covariance,
-        None if seen.batch_shape else seen.player.memo,
+        None if seen.player.batch_shape else seen.player.memo,
     )
 
 
@@ -116,7 +109,7 @@ class DMMArmsRule(ArmsRule):
         """Return the rows and their set; whether they refute the assumptions is reported."""
         rows = _rows_of(seen)
         found = self.terms.confidence_set(rows)
-        self.terms.report_refutation(found, seen.prior_deviation)
+        self.terms.report_refutation(found, seen.player.prior_deviation)
         return rows, found
 
     def scores(self, seen: Seen) -> Tensor:
@@ -127,35 +120,37 @@ class DMMArmsRule(ArmsRule):
             return upper if self.maximize else -lower
 
         every, share = _every(seen), found.radicands.amin(-1) / found.rkhs_bound**2
-        if seen.batch_shape or bool((share < SMALLEST_RADICAND).any()):
+        if seen.player.batch_shape or bool((share < SMALLEST_RADICAND).any()):
             return exact(every)
         # the bound at the ridge of the model, whose posterior is at hand, is above the bound
         width, sign = float(found.radicands[-1].sqrt()), 1.0 if self.maximize else -1.0
         observed = replace(seen, pending=None)
-        scores = sign * seen.mean + width * observed.deviation_for(width, self.maximize)
+        scores = sign * seen.mean + width * observed.deviation_for(width)
         among = every if seen.among is None else seen.among
         scores[among] = largest_first(
-            scores[among], lambda some: exact(among[some]), MARGIN * seen.prior_deviation
+            scores[among], lambda some: exact(among[some]), MARGIN * seen.player.prior_deviation
         )
         return scores
 
-    def bounds(self, seen: Seen) -> tuple[Tensor, Tensor]:
-        return self._ends(seen, _every(seen))
+    def known(self, seen: Seen) -> Bounds:
+        lower, upper = self._ends(seen, _every(seen))
+        return super().known(seen)._replace(lower=lower, upper=upper)
 
-    def describe(self, seen: Seen, arm: Tensor) -> dict[str, Tensor | float]:
-        _, found = seen.prepared
-        lower, upper = (each.squeeze(-1) for each in self._ends(seen, arm.reshape(1)))
-        _, deviation = self.moments(seen, int(arm))
+    def describe(self, seen: Seen, arm: int) -> dict[str, Tensor | float]:
+        (_, found), described = seen.prepared, super().describe(seen, arm)
+        at = torch.tensor([arm], device=seen.posterior.lam.device)
+        lower, upper = (each.squeeze(-1) for each in self._ends(seen, at))
         return {
+            **described,
             "is_refuted": found.is_refuted.to(upper),
-            "width": 0.5 * (upper - lower) / deviation,
+            "width": 0.5 * (upper - lower) / described["standard_deviation"],
             "information_gain": found.ridges.information_gain,
         }
 
     def _ends(self, seen: Seen, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and upper bound of ``k`` arms, ``batch_shape x k`` each."""
         rows, found = seen.prepared
-        arms = index.expand(*seen.batch_shape, -1)
+        arms = index.expand(*seen.player.batch_shape, -1)
         front = None if seen.now is None else seen.now.expand(len(index), -1)
         cross = rows.covariance(_places(arms, front), found.ridges.places)
         lower, upper = found.bounds(cross, seen.posterior.prior.variances(seen.now)[0][arms])
@@ -166,7 +161,7 @@ class DMMArmsRule(ArmsRule):
                 for each in (seen.posterior, seen.view)
             )
             lower, upper = narrow(lower, upper, before, after)
-        return lower + seen.prior_mean, upper + seen.prior_mean
+        return lower + seen.player.prior_mean, upper + seen.player.prior_mean
 
 
 def _every(seen: Seen) -> Tensor:

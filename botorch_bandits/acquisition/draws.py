@@ -16,8 +16,8 @@ density of the kernel: those of a product are the sums of its factors' frequenci
 the waves of all its terms. With ``n`` rows, ``p`` waves and ``b`` points, values and gradients cost
 ``b (n + p)`` operations.
 
-BoTorch draws such paths for batches, ensembles and variational models. For all other kernels,
-values are drawn where they are requested, jointly with all earlier ones.
+BoTorch draws such paths for batches, ensembles and variational models. Kernels without random
+features are drawn on finite sets only.
 
 Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
 al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
@@ -37,7 +37,6 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.posterior import Posterior
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths
 from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
 from botorch.sampling.pathwise.utils import get_train_inputs
@@ -54,13 +53,13 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.core.box import BoxPosterior
-from botorch_bandits.core.priors import cholesky, root_of
+from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import JointMoments, submodels
 from botorch_bandits.random_streams import generator, seeded_globally
 
-Draw = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
+Draw = Callable[[Tensor, bool], tuple[Tensor, ...]]
 """A draw and the posterior mean, computed on request, as a function of ``... x n x d`` points; both
 are ``... x n x m``."""
 
@@ -139,9 +138,9 @@ class SeededDraw(BanditAcquisition):
             TypeError: If ``X`` is not float64.
         """
         check_points(self, X)
-        # as BoTorch's analytic functions do, ``_evaluate`` refuses q = 0
-        parts = X.split(1, dim=-2) if X.shape[-2] else (X,)
-        return torch.stack([self._evaluate(part, ahead) for ahead, part in enumerate(parts)]).sum(0)
+        # as BoTorch's analytic functions do, ``_evaluate`` refuses q = 0, which is one part, too
+        each = [self._evaluate(part, ahead) for ahead, part in enumerate(X.split(1, dim=-2))]
+        return torch.stack(each).sum(0)
 
     @abstractmethod
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
@@ -186,21 +185,16 @@ class SeededDraw(BanditAcquisition):
 
     def _draw_on_choices(self, ahead: int) -> Draw:
         mean, values = self._values_on_choices(ahead)
+        return lambda X, with_mean: self._looked_up(X, values, mean)
 
-        def draw(X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
-            found = self._look_up(values, X)
-            return found, self._look_up(mean, X) if with_mean else found
-
-        return draw
-
-    def _look_up(self, values: Tensor, X: Tensor) -> Tensor:
-        """Return some of ``batch_shape x num_points x m`` values, at ``... x n x d`` points."""
+    def _looked_up(self, X: Tensor, *tables: Tensor) -> tuple[Tensor, ...]:
+        """Return entries of ``batch_shape x num_points x m`` tables, at ``... x n x d`` points."""
         assert self.arms is not None
-        index = self.arms.index_of(X.flatten(0, -2)).reshape(X.shape[:-1])
+        index = self.arms.index_of(X.flatten(0, -2)).reshape(*X.shape[:-1], 1)
         # a batched model has values of its own in each batch
-        shape = torch.broadcast_shapes(index.shape[:-1], values.shape[:-2])
-        values = values.expand(*shape, *values.shape[-2:])
-        return values.take_along_dim(index.expand(*shape, -1).unsqueeze(-1), dim=-2)
+        shape = torch.broadcast_shapes(index.shape[:-2], tables[0].shape[:-2])
+        index = index.expand(*shape, -1, -1)
+        return tuple(each.expand(*shape, -1, -1).take_along_dim(index, dim=-2) for each in tables)
 
     def _values_on_choices(self, ahead: int, again: str = "") -> tuple[Tensor, Tensor]:
         """Return the mean and a draw, ``batch_shape x num_points x m`` each.
@@ -243,20 +237,6 @@ class SeededDraw(BanditAcquisition):
         return draw
 
 
-def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
-    """Return a posterior if it can be drawn from exactly.
-
-    Raises:
-        UnsupportedError: If it is not Gaussian.
-    """
-    if not isinstance(posterior, GPyTorchPosterior):
-        raise UnsupportedError(
-            f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}. Pass a "
-            "model that has one, such as SingleTaskGP."
-        )
-    return posterior
-
-
 class JointPosterior:
     """A Gaussian posterior on a finite set of points, factorized once for any number of draws.
 
@@ -277,7 +257,12 @@ class JointPosterior:
             mean, covariance = closed.mean_and_covariance(choices)
             self.moments = JointMoments(mean.unsqueeze(-1), covariance[:, None, :, None])
         else:
-            posterior = check_gaussian(model.posterior(choices, posterior_transform=transform))
+            posterior = model.posterior(choices, posterior_transform=transform)
+            if not isinstance(posterior, GPyTorchPosterior):
+                raise UnsupportedError(
+                    f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}. "
+                    "Pass a model that has one, such as SingleTaskGP."
+                )
             self.moments = JointMoments.of(posterior, type(model).__name__)
 
     def draw(self, numbers: torch.Generator, member: int | None = None) -> tuple[Tensor, Tensor]:
@@ -321,12 +306,13 @@ def draw_on_box(model: Model, numbers: torch.Generator, member: int | None = Non
     try:
         values = _path_of_botorch(model, seed, member)
     except NotImplementedError as error:
-        if model.num_outputs > 1 or member is not None:
-            raise UnsupportedError(
-                "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
-                f"points, for exact draws, or Arms as the domain. (BoTorch: {error})"
-            ) from error
-        values = PointwiseDraw(model, seed).values
+        raise UnsupportedError(
+            "BoTorch has no pathwise draws for this model: its kernel has no random features, or "
+            "it is conditioned on pending points. Pass choices=, a finite set of points, for exact "
+            "draws; or Arms as the domain; or RBF and Matern kernels, behind "
+            "Space.input_transform() if there are categories; or pending='redraw'. (BoTorch: "
+            f"{error})"
+        ) from error
 
     def draw(X: Tensor, with_mean: bool) -> tuple[Tensor, Tensor]:
         drawn = values(X)
@@ -370,10 +356,7 @@ def _path_of_botorch(model: Model, seed: int, member: int | None) -> Callable[[T
 
 
 NUM_WAVES = 512
-"""The number of waves of a draw, with BoTorch's number of sines and cosines."""
-
-FEWEST_WAVES = 128
-"""The least number of waves of each term of a sum of products."""
+"""The number of waves of each term of a kernel, with BoTorch's number of sines and cosines."""
 
 
 class WaveDraw:
@@ -388,8 +371,7 @@ class WaveDraw:
         """See the class."""
         normal = partial(torch.randn, dtype=DTYPE, generator=numbers)
         terms = posterior.kernel.terms
-        count = max(FEWEST_WAVES, NUM_WAVES // len(terms))
-        dim, like = posterior.X.shape[-1], posterior.X
+        count, dim, like = NUM_WAVES, posterior.X.shape[-1], posterior.X
         frequencies, amplitudes = [], []
         for term in terms:
             frequency, variance = torch.zeros(count, dim, dtype=DTYPE), 1.0 / count
@@ -429,86 +411,3 @@ class WaveDraw:
         """Return the prior draw at ``b x d`` points as the kernel sees them, ``b``."""
         angles = torch.addmm(self._phases, points, self._frequencies.mT)  # b x p
         return angles.cos() @ self._amplitudes
-
-
-LARGEST_DRAW = 2000
-"""The most points at which a :class:`PointwiseDraw` has values; each costs as many numbers."""
-
-JITTER = 1e-10
-"""Added to the covariance of drawn values, in the largest variance, as smooth ones are singular."""
-
-
-class PointwiseDraw:
-    """A draw from a posterior with any kernel: values are drawn where they are requested.
-
-    Values requested without gradients are drawn jointly with all earlier values and stored, so that
-    a point keeps its value. With gradients, as optimizers need, and beyond :data:`LARGEST_DRAW`
-    points, the result is the posterior mean given the values drawn so far: a smooth function
-    through them, with less variance away from them. The draw therefore depends on the order of the
-    requests; the joint distribution of the drawn values does not. A request with new points
-    factorizes the covariance of all of them, so that many points should be requested together.
-
-    Args:
-        model: A model with one output and a Gaussian posterior that is not an ensemble.
-        seed: The seed of the draw.
-    """
-
-    def __init__(self, model: Model, seed: int) -> None:
-        """See the class."""
-        self._model = model
-        self._generator = torch.Generator().manual_seed(seed)
-        self._places: dict[tuple[float, ...], int] = {}
-        self._points: list[Tensor] = []
-        self._values = self._weights = torch.empty(0, dtype=DTYPE)
-
-    def values(self, X: Tensor) -> Tensor:
-        """Evaluate the draw.
-
-        Args:
-            X: ``... x n x d`` points.
-
-        Returns:
-            ``... x n x 1`` values.
-
-        Raises:
-            UnsupportedError: If the posterior is not Gaussian.
-        """
-        rows = X.reshape(-1, X.shape[-1])
-        is_searched = torch.is_grad_enabled() and X.requires_grad
-        if is_searched and not self._points:
-            self.values(X.detach())  # an optimizer begins here: its starting points are drawn
-        keys = [tuple(row) for row in rows.tolist()]
-        new = [key for key in dict.fromkeys(keys) if key not in self._places]
-        if is_searched or len(self._places) + len(new) > LARGEST_DRAW:
-            with torch.set_grad_enabled(is_searched):
-                mean, covariance = self._moments(rows)  # covariance: rows x (points + rows)
-                found = mean + covariance[:, : len(self._values)] @ self._weights.to(mean)
-        else:
-            if new:
-                self._draw(rows.new_tensor(new))
-                self._places |= {key: len(self._places) + i for i, key in enumerate(new)}
-            found = self._values[[self._places[key] for key in keys]]
-        return found.reshape(*X.shape[:-1], 1)
-
-    def _moments(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means of some rows, and their covariances with the points and the rows."""
-        posterior = check_gaussian(self._model.posterior(torch.cat([*self._points, rows])))
-        covariance = posterior.distribution.lazy_covariance_matrix[-len(rows) :].to_dense()
-        return posterior.mean[-len(rows) :, 0], covariance
-
-    @torch.no_grad()
-    def _draw(self, rows: Tensor) -> None:
-        old, points = len(self._values), torch.cat([*self._points, rows])
-        self._points = []
-        mean, covariance = self._moments(points)
-        covariance.diagonal().add_(JITTER * covariance.diagonal().max())
-        root = cholesky(covariance)
-        # the root of the earlier points is a corner of this one
-        values = self._values.to(mean)
-        away = (values - mean[:old]).unsqueeze(-1)
-        known = torch.linalg.solve_triangular(root[:old, :old], away, upper=False).squeeze(-1)
-        normal = torch.randn(len(rows), dtype=DTYPE, generator=self._generator).to(mean)
-        drawn = mean + root @ torch.cat([known, normal])
-        self._points, self._values = [points], torch.cat([values, drawn[old:]])
-        away = (self._values - mean).unsqueeze(-1)
-        self._weights = torch.cholesky_solve(away, root).squeeze(-1)

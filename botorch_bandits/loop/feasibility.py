@@ -21,7 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.rules import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import RandomizedArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.scores import select_output
 from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
@@ -279,7 +279,7 @@ def _width_of(
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
         arms_rule = shared.arms_rule(settings.domain)  # on a box as well, for its settings
         is_drawn = isinstance(arms_rule, RandomizedArmsRule)
-        if isinstance(arms_rule, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
+        if isinstance(arms_rule, WidthArmsRule) and not is_drawn:
             return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
     raise NoWidthError(
         f"acquisition={settings.acquisition!r} has no width for a confidence bound of the "

@@ -111,7 +111,7 @@ class PointsStream:
             noise: The noise variance of an outcome of weight 1.
             rounds_before: The rounds of earlier segments, for random numbers.
         """
-        self.player, self._rule = player, player.rule
+        self.player = player
         self.rule_domain = player.rule_domain
         self._domain, self._history, self._feedback = domain, history, feedback
         self._forgetting, self._noise, self._rounds_before = forgetting, noise, rounds_before
@@ -127,8 +127,7 @@ class PointsStream:
 
     def play(self, rule: ArmsRule | None) -> None:
         """Choose by another rule from now on, as happens at the end of an epoch."""
-        assert rule is not None
-        self._rule = rule
+        self.player.rule = rule
 
     def choose(
         self,
@@ -156,36 +155,36 @@ class PointsStream:
     ) -> dict[str, float]:
         """Return the diagnostics of a point that something else chooses."""
         seen, _ = self._look(round_number, now, context)
-        return self.player.describe(seen, self._domain.index_of(x.unsqueeze(0))[0])
+        return self.player.describe(seen, int(self._domain.index_of(x.unsqueeze(0))[0]))
 
     def bounds(self, round_number: int) -> Bounds | None:
         """Return what is known about all arms from the outcomes that arrived, without fronts."""
         if self._num_front or self._forgetting is not None:
             return None
         rows = self._rows(round_number)
-        seen = self.player.look(round_number, rows, rule=self._rule)
+        seen = self.player.look(round_number, rows)
         return seen.rule.known(seen)
 
     @property
     def bounds_constraints(self) -> bool:
         """Whether constraints are modeled, at arms without fronts."""
         is_plain = not self._num_front and self._forgetting is None
-        return is_plain and isinstance(self._rule, LagrangianArmsRule)
+        return is_plain and isinstance(self.player.rule, LagrangianArmsRule)
 
     def smallest_lower_bounds(self, round_number: int) -> Tensor:
         """Return the least of each constraint's lower bounds over all arms."""
-        assert isinstance(self._rule, LagrangianArmsRule)
-        rule = replace(self._rule, constraint_bound=None)
+        assert isinstance(self.player.rule, LagrangianArmsRule)
+        rule = replace(self.player.rule, constraint_bound=None)
         seen = self.player.look(round_number, self._rows(round_number), rule=rule)
         return rule.ends(seen.prepared.means, seen.prepared.half)[1].amin(-1)
 
     def noise_ratio_at(self, x: Tensor, round_number: int) -> float | None:
         """Return a list's least ratio of noise to posterior variance at an arm; None otherwise."""
-        rule = self._rule
+        rule = self.player.rule
         if not isinstance(rule, ListArmsRule):
             return None
         arm = int(self._domain.index_of(x.unsqueeze(0))[0])
-        seen = self.player.look(round_number, self._rows(round_number), rule=rule)
+        seen = self.player.look(round_number, self._rows(round_number))
         return rule.least_noise_ratio(seen, arm, LEVEL_OF_SURVIVORS)
 
     def _look(
@@ -195,7 +194,7 @@ class PointsStream:
         rows, front = self._rows(round_number), self._front_now(round_number, context)
         pending = self._pending(round_number)
         drawn = self._rounds_before + round_number
-        return self.player.look(round_number, rows, front, pending, drawn, self._rule), {}
+        return self.player.look(round_number, rows, front, pending, drawn), {}
 
     def _rows(self, round_number: int) -> Rows:
         """Return the outcomes that count in a round, in the order in which they arrived."""
@@ -247,7 +246,7 @@ class PointsStream:
         if isinstance(self._forgetting, TimeVaryingKernel):
             parts.append(torch.tensor(rounds, dtype=DTYPE).unsqueeze(-1))
         if contexts:
-            parts.append(self.player.transformed_contexts(torch.stack(contexts)))
+            parts.append(torch.stack(contexts))
         return torch.cat(parts, dim=-1)
 
     def _catch_up(self) -> None:
@@ -327,9 +326,9 @@ class CensoredPointsStream(PointsStream):
     def _look(
         self, round_number: int, now: float, context: Tensor | None
     ) -> tuple[Seen, dict[str, float]]:
-        feedback, history, rule = self._feedback, self._history, self._rule
+        feedback, history, rule = self._feedback, self._history, self.player.rule
         assert isinstance(feedback, Censored)
-        assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+        assert isinstance(rule, WidthArmsRule)
         self._catch_up()
         self._queue.update(now)
         pending, lost = list(self._queue.pending), list(self._queue.lost)
@@ -358,9 +357,7 @@ class CensoredPointsStream(PointsStream):
         total = self._sum_of_deviations(feedback, posterior, round_number, is_predictive, heights)
         given = (feedback.bound_on_sum(draws), feedback.unit, feedback.fill, feedback.sum_form)
         width = censored_rule(rule.rule, *given).in_round(total, round_number)
-        rule = replace(rule, rule=width)
-        if isinstance(rule, WidthArmsRule):
-            rule = replace(rule, predictive=is_predictive)
+        rule = replace(rule, rule=width, predictive=is_predictive)
         drawn = self._rounds_before + round_number
         seen = self.player.look(round_number, None, front, None, drawn, rule)
         return seen, {"pending": float(len(pending)), "lost": float(len(lost))}

@@ -34,7 +34,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, default_options
-from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import (
     DTYPE,
@@ -252,7 +252,7 @@ def _check_censored(settings: LoopSettings, feedback: Censored) -> None:
         return  # :func:`_check_separately_censored` checks the bounds on constraints
     if options["posterior_transform"] is None:
         rule = cls.arms_rule(options)
-        assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+        assert isinstance(rule, WidthArmsRule)
         bound = feedback.bound_on_sum(draws)
         censored_rule(rule.rule, bound, sum_form=feedback.sum_form)
 

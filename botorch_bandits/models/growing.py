@@ -47,9 +47,9 @@ def closed_form_of(model: Any) -> BoxPosterior | None:
 def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
     """Condition on the rows of a model whose posterior follows from them by textbook formulas.
 
-    It must be in evaluation mode and have at least one row, one output, no batches, float64 data, a
-    prior that can be read, a constant mean, and input transforms that map each row to one row both
-    in training and in evaluation.
+    It must be in evaluation mode and have one output, no batches, float64 data, a prior that can be
+    read, a constant mean, and input transforms that map each row to one row both in training and in
+    evaluation.
 
     Args:
         model: The model.
@@ -65,7 +65,6 @@ def box_posterior_of(model: SingleTaskGP) -> BoxPosterior | None:
         or model.num_outputs != 1
         or model.covar_module.batch_shape
         or (inputs.dim(), targets.dim()) != (2, 1)
-        or len(targets) == 0
         or inputs.dtype != DTYPE
         or inputs.requires_grad
         or targets.requires_grad
@@ -145,8 +144,8 @@ class IncrementalGP(SingleTaskGP):
     def closed_form(self) -> BoxPosterior | None:
         """The posterior of raw outcomes as a function of raw points.
 
-        None if GPyTorch must compute it: without data, in training mode, with batches, and with
-        outcome transforms other than ``Standardize``.
+        None if GPyTorch must compute it: in training mode, with batches, and with outcome transforms
+        other than ``Standardize``.
         """
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None

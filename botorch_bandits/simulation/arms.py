@@ -81,9 +81,9 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
             seen = engine.look(t + 1)
             # a check in every round would wait for the GPU each time
             arm = engine.choose(seen, check=on_cpu or t % 256 == 0)
-            bounds = seen.rule.bounds(seen) if with_bounds else None
-            if bounds is not None:
-                lower, upper = bounds
+            known = seen.rule.known(seen) if with_bounds else None
+            if known is not None and known.lower is not None and known.upper is not None:
+                lower, upper = known.lower, known.upper
                 inside = ((lower <= values) & (values <= upper)).all(-1)
                 half = 0.5 * (upper - lower)
                 if explores is not None:  # bounds count only if a choice was based on them
@@ -95,7 +95,7 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
         if alone is not None:
             number = int(arm)
             heard = alone[number] + one_level * noise.number_at(t + 1)
-            engine.observe_one(number, heard)
+            engine.observe(number, heard)
             arms.append(number)
             outcomes.append(heard)
             found = (

@@ -79,7 +79,7 @@ class BoxEngine:
         """
         posterior, bounds = self.posterior, self.box.bounds.to(self.posterior.X)
         num_replicates = len(posterior.noise)
-        width = self.rule.width_in_round(self.summary, round_number).to(bounds)
+        width = self.rule.scale * self.rule.rule.width(self.summary, round_number).to(bounds)
         width = check_finite("the width", width).expand(num_replicates).unsqueeze(-1)
         bound = _Bound(posterior, width, 1.0 if self.rule.maximize else -1.0)
         has_few_rows = posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
@@ -224,9 +224,9 @@ def build_box_engine(
     ):
         return None
     check_range_on_box(model.kernel, model.prior_mean)
+    check_kernel_columns(model.kernel, box.dim)
     empty = torch.empty(0, box.dim, dtype=torch.float64)
     model(empty, empty[:, :1])  # checks the settings
-    check_kernel_columns(model.kernel, box.dim)
     X = box.bounds.new_empty(len(seeds), 0, box.dim)
     noise, prior_mean = (X.new_full(X.shape[:1], each) for each in (model.noise, model.prior_mean))
     kernel = kernel_function(copy.deepcopy(model.kernel).to(X), box.dim)

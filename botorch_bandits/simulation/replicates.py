@@ -172,16 +172,18 @@ def _simulate_arms(
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
     arms = Arms(points_of(problems[0]).to(device))
-    rule, segments = None, None
+    segments = None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
         rule = segments.rule(policy.acquisition, arms)
         if rule is None and policy.played is not None:
             return None
-    engine = player_of(recipe, policy.acquisition, arms, seeds, rule=rule)
+    engine = player_of(recipe, policy.acquisition, arms, seeds)
     if engine is None:
         return None
     assert isinstance(engine, Replicates)
+    if segments is not None:
+        engine.rule = rule
     return play_arms(
         engine,
         rewards_of(problems, len(seeds), device),

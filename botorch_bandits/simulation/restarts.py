@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.rules import ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.rules import ArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
     EvidenceRestart,
@@ -238,12 +238,12 @@ class ReplicateSegments:
         first = of_segment(0)
         shares = acquisition.at_share_of_delta(lambda delta: 0.5 * delta) is not acquisition
         shares = shares and self._restart.split_delta
-        if not isinstance(first, WidthArmsRule | ThompsonArmsRule):
+        if not isinstance(first, WidthArmsRule):
             return None if shares else first  # other rules do not depend on the round
 
         def width_of_segment(number: int) -> WidthRule:
             rule = of_segment(number)
-            assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+            assert isinstance(rule, WidthArmsRule)
             return rule.rule
 
         return replace(first, rule=SegmentWidth(self, width_of_segment, shares))

@@ -18,8 +18,7 @@ from botorch.models import (
 )
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import Warp
-from botorch.optim import optimize_acqf, optimize_acqf_mixed
-from botorch.utils.sampling import draw_sobol_samples
+from botorch.optim import optimize_acqf
 from botorch.utils.testing import MockModel, MockPosterior
 from gpytorch.kernels import (
     LinearKernel,
@@ -411,46 +410,7 @@ def test_a_loop_searches_the_draw_and_goes_on_from_its_history() -> None:
     torch.testing.assert_close(loop(known).ask().x, played.ask().x, rtol=0, atol=1e-6)
 
 
-# --- on boxes: any kernel, point by point -------------------------------------------------------
-
-
-@pytest.mark.parametrize("groups", [[6], [1, 1, 4], [3, 3]], ids=str)
-def test_a_draw_point_by_point_is_a_joint_draw(groups: list[int]) -> None:
-    X, Y = rows()
-    model, points = BanditGP(X, Y[:, :1], PeriodicKernel() * RBFKernel(), 0.1), CHOICES[:6]
-    posterior = model.posterior(points)
-    sample = []
-    for seed in range(150):
-        draw = draws.PointwiseDraw(model, seed)
-        parts = [draw.values(part.unsqueeze(-2)).reshape(-1) for part in points.split(groups)]
-        sample.append(torch.cat(parts))
-        assert torch.equal(draw.values(points.flip(0)).squeeze(-1).flip(0), sample[-1])
-    covariance = posterior.distribution.covariance_matrix.detach()
-    check_law(torch.stack(sample), posterior.mean.squeeze(-1), covariance)
-    # with gradients it is the posterior mean given these values, by the textbook
-    point = double([[0.37, 0.11]]).requires_grad_()
-    joint = model.posterior(torch.cat([point.detach(), points])).distribution
-    block = joint.covariance_matrix.detach()
-    weights = torch.linalg.solve(block[1:, 1:], sample[-1] - joint.mean[1:])
-    found = draw.values(point).squeeze()
-    assert float(found) == pytest.approx(float(joint.mean[0] + block[0, 1:] @ weights), abs=1e-6)
-    assert torch.autograd.gradcheck(draw.values, (point,), atol=1e-4)
-
-
-def test_draws_of_smooth_functions_have_hundreds_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y = rows()
-    model = SingleTaskGP(X, Y[:, :1], covar_module=RBFKernel() + LinearKernel())
-    draw = draws.PointwiseDraw(model, seed=0)
-    points = uniform(300, 2, seed=7)
-    first = draw.values(points[:150])
-    both = draw.values(points)
-    assert torch.equal(both[:150], first)
-    assert both.isfinite().all()
-    monkeypatch.setattr(draws, "LARGEST_DRAW", 300)
-    further = draw.values(points + 1e-6)
-    assert (further - both).abs().max() < 1e-3  # a smooth function through what was drawn
-    assert torch.equal(draw.values(points), both)
-
+# --- on boxes: other kernels ---------------------------------------------------------------------
 
 UNUSUAL = {
     "product": lambda X, Y: SingleTaskGP(X, Y, covar_module=PeriodicKernel() * RBFKernel()),
@@ -470,16 +430,12 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
-def test_kernels_without_random_features_are_drawn_on_boxes(name: str) -> None:
+def test_kernels_without_random_features_are_drawn_on_choices_only(name: str) -> None:
     X, Y = rows()
-    acqf = GPThompsonSampling(UNUSUAL[name](X, Y[:, :1]), seed=0)
-    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 5}}
-    if name == "categories":
-        fixed = [{1: 0.0}, {1: 1.0}]
-        best, value = optimize_acqf_mixed(acqf, UNIT_BOX, 1, fixed_features_list=fixed, **options)
-        assert best[0, 1] in (0.0, 1.0)
-    else:
-        best, value = optimize_acqf(acqf, UNIT_BOX, 1, **options)
-    raw = draw_sobol_samples(UNIT_BOX, n=16, q=1, seed=0)
-    assert float(value) == pytest.approx(float(acqf(best)), abs=1e-6)
-    assert acqf(raw).isfinite().all()
+    model = UNUSUAL[name](X, Y[:, :1])
+    with pytest.raises(UnsupportedError, match=r"no random features, .*Pass choices=, .* Arms"):
+        GPThompsonSampling(model, seed=0)(CHOICES.unsqueeze(-2))
+    choices = CHOICES.round()[:2] if name == "categories" else CHOICES
+    assert (
+        GPThompsonSampling(model, seed=0, choices=choices)(choices.unsqueeze(-2)).isfinite().all()
+    )

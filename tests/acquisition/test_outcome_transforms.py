@@ -244,7 +244,7 @@ def test_a_variational_model_works_or_says_what_is_missing(cls: str) -> None:
             build(model, **options)
         missing = {"round_number": 7}
     if "Improvement" in cls:
-        with pytest.raises(ValueError, match=r"needs X_observed= or best_f="):
+        with pytest.raises(ValueError, match=r"needs X_observed=, or best_f="):
             build(model, **options)
         missing = {"best_f": 2.0}
     if needs == "theorem":

@@ -52,7 +52,7 @@ def test_what_a_rule_computes_once_a_round_is_computed_once(
     seen = player.look(5)
     assert seen.rule is player.rule
     player.choose(seen)
-    lower, upper = seen.rule.bounds(seen)
+    lower, upper = seen.rule.known(seen)[2:4]
     assert len(calls) == 1
     assert torch.equal(seen.scores, upper)
     assert torch.allclose(upper - seen.mean, seen.mean - lower, atol=1e-12, rtol=0.0)
@@ -61,16 +61,6 @@ def test_what_a_rule_computes_once_a_round_is_computed_once(
     other = player.look(5, rule=WidthArmsRule(ConstantWidth(0.0)))
     assert torch.allclose(other.scores, other.mean, atol=1e-12, rtol=0.0)
     assert len(calls) == 3
-
-
-def test_a_player_without_a_rule_can_only_play_at_random() -> None:
-    player = replicates_after(
-        2, ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1)
-    )
-    player.rule = None
-    with pytest.raises(ValueError, match="no rule; call choose_uniformly"):
-        player.look(3)
-    assert player.choose_uniformly(3).shape == (3,)
 
 
 @pytest.mark.parametrize("pending", [None, [[1, 4], [0, 0], [6, 2]]])
@@ -96,11 +86,11 @@ def test_dmm_has_the_same_bounds_as_drop_in_and_on_arms(
             some = torch.tensor(pending[b])
             asked = Rows(some, torch.zeros(2, 1).double(), torch.ones(2).double())
         seen = player.look(7, told, pending=asked)
-        bounds = seen.rule.bounds(seen)
+        bounds = seen.rule.known(seen)[2:4]
         for found, expected in zip(bounds, acqf.bounds(X), strict=True):
             assert torch.allclose(found, expected, atol=1e-8, rtol=0.0)
         if pending is None:
-            for found, expected in zip(together.rule.bounds(together), bounds, strict=True):
+            for found, expected in zip(together.rule.known(together)[2:4], bounds, strict=True):
                 assert torch.allclose(found[b], expected, atol=1e-8, rtol=0.0)
         (bound,) = acqf.rkhs_bounds.values()
         power = torch.tensor(bound / rkhs_bound).log2()

@@ -146,7 +146,7 @@ def test_draws_of_gp_bts_on_arms_have_the_hallucinated_moments() -> None:
     K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
     width, lam = 1.5, 0.1
     rule = ThompsonArmsRule(ConstantWidth(width), hallucinates=True)
-    player = Player(rule, Table.from_matrix(K), lam, 1.0, 0, prior_mean=0.3)
+    player = Player(rule, [Table.from_matrix(K)], lam, [1.0], 0, prior_mean=0.3)
     arms, outcomes = torch.tensor([1, 6]), double([1.0, -0.5])
     pending = torch.tensor([2, 2, 5])
     told, waiting = (

@@ -176,7 +176,7 @@ def thompson(scale: Scale) -> list[Measurement]:
         own = next(copies)
         for t in range(rounds, rounds + draws):
             arm = int(own.choose(own.look(t + 1)))
-            own.observe_one(arm, float(problem.values[arm]))
+            own.observe(arm, float(problem.values[arm]))
 
     def theirs() -> None:
         for _ in range(3):

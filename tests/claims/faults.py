@@ -35,7 +35,6 @@ from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.history import History
-from botorch_bandits.models import CandidatesRecipe
 from claims.campaign import tally
 from claims.judging import REFUTED
 from claims.running import Player, Run
@@ -263,15 +262,15 @@ def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
     """The evidence counts how well an outcome is predicted by who has seen it."""
     original = ArmsPlayer._weigh
 
-    def believe(self: ArmsPlayer, recipe: CandidatesRecipe, rows: Rows) -> None:
+    def believe(self: ArmsPlayer, rows: Rows) -> None:
         evidence, known = self.evidence.copied(), len(self._weighed)
-        original(self, recipe, rows)
+        original(self, rows)
         for i in range(known, len(rows)):
             posterior = self._conditioner.at(rows[: i + 1])
             arm, outcome = int(rows.index[i]), float(rows.Y[i, 0])
             variance = posterior.variance[:, arm] + posterior.lam
             moments = (posterior.mean[:, 0, arm].numpy(), variance.numpy())
-            evidence.update(recipe.groups.log_densities(outcome, *moments))
+            evidence.update(self.recipe.groups.log_densities(outcome, *moments))
         self.evidence = evidence
 
     return _patched((ArmsPlayer, "_weigh", believe))

@@ -860,9 +860,10 @@ class _LoopRun(_AnyRun):
         stream = self.stream_of_all_arms()
         if stream is not None:
             seen, _ = stream._look(chooser.current.num_queries, 0.0, None)
-            bounds = seen.rule.bounds(seen)
-            assert bounds is not None
-            return bounds
+            known = seen.rule.known(seen)
+            assert known.lower is not None
+            assert known.upper is not None
+            return known.lower, known.upper
         acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
         with torch.no_grad():
             return acquisition.bounds(self.world.inputs)

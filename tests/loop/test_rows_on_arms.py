@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from pairwise import pairwise
 
@@ -56,12 +55,6 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 IN_CONTEXTS: dict[str, dict[str, Any]] = {
     "product": {"model": model(PRODUCT)},
-    "transformed": {
-        "model": model(
-            PRODUCT,
-            input_transform=Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [1.0, 2.0]]).double()),
-        )
-    },
 }
 BOUND = LagrangianUpperConfidenceBound.with_options
 SEPARATE: dict[str, dict[str, Any]] = {
@@ -134,7 +127,7 @@ def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) ->
         setting.tell(loop)
         setting.ask(loop)
         seen, _ = loop._chooser._stream._look(t, 0.0, None)  # type: ignore[union-attr]
-        drawn, means = seen.prepared.drawn(seen), seen.prepared.means
+        drawn, means = seen.prepared.drawn, seen.prepared.means
         multipliers = torch.tensor(loop.multipliers, dtype=torch.float64)
         assert torch.allclose(seen.scores, drawn[0] - multipliers @ drawn[1:], rtol=0.0, atol=1e-12)
         assert float(torch.corrcoef(drawn - means)[0, 2]) < 0.999

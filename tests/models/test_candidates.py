@@ -227,23 +227,26 @@ def test_arms_agree_with_the_model_through_every_form_of_the_posterior() -> None
     bounds = recipe.groups.bounds(*at_once.group_moments(choices), 2.0, in_force)
     for a, b in zip(seen.prepared, bounds, strict=True):
         close(a, b)
-    for a, b in zip(rule.mixture(seen), model.mixture(choices), strict=True):
-        close(a, b)
+    mean, variance = model.mixture(choices)
+    close(rule.known(seen).mean, mean)
+    close(rule.known(seen).deviation.square(), variance)
 
 
 def test_draws_on_arms_have_the_moments_of_their_entry() -> None:
-    recipe = BanditGP.with_candidates(candidate_grid([0.3], [0.1], [0.5, 4.0]))
+    entries = (0.3, 0.5), (0.1, 4.0)  # of different groups, with different roots
+    priors = [candidate_grid([length], [0.1], [scale])[0] for length, scale in entries]
+    recipe = BanditGP.with_candidates(priors)
     player = player_of_list(recipe, uniform(4, 1, seed=7), draws=True)
     told = rows_on_arms([0, 2, 2], [1.0, -0.5, 0.3])
     seen = [player.look(t, told) for t in range(1, 4001)]
-    entries = torch.tensor([each.prepared for each in seen])
+    drawn = torch.tensor([each.prepared for each in seen])
     weights = player.evidence.posterior_weights
     X, y = player.rule_domain.choices, told.Y[:, 0]
-    for entry, scale in enumerate((0.5, 4.0)):
-        own = [each.scores for each, k in zip(seen, entries, strict=True) if k == entry]
+    for entry, (length, scale) in enumerate(entries):
+        own = [each.scores for each, k in zip(seen, drawn, strict=True) if k == entry]
         assert len(own) / 4000 == pytest.approx(float(weights[entry]), abs=0.04)
         draws = torch.stack(own)
-        mean, covariance = textbook((2.5, 0.3, scale, 0.1 * scale, 0.0), X[[0, 2, 2]], y, X)
+        mean, covariance = textbook((2.5, length, scale, 0.1 * scale, 0.0), X[[0, 2, 2]], y, X)
         error = covariance.diagonal().sqrt() / math.sqrt(len(draws))
         assert bool(((draws.mean(0) - mean).abs() < 5.0 * error).all())
         assert float((draws.T.cov() - covariance).abs().max()) < 0.075 * scale
@@ -305,7 +308,7 @@ def test_true_prior_is_a_martingale_and_survives() -> None:
         rule: Any = player.rule
         for t in range(num_rounds):
             seen = player.look(t + 1, rows_on_arms(arms, outcomes))
-            arms.append(int(rule.mixture(seen)[0].argmax()))  # a rule that looks at what it saw
+            arms.append(int(rule.known(seen).mean.argmax()))  # a rule that looks at what it saw
             noise = 2.0 * float(torch.randn((), dtype=torch.float64, generator=generator))
             outcomes.append(float(reward[arms[-1]]) + noise)
         player.condition(rows_on_arms(arms, outcomes))

@@ -206,7 +206,7 @@ def test_variational_model() -> None:
     expected = joint[3:, 3:] - S_PX.T @ torch.linalg.solve(S_PP, S_PX)
     posterior = hallucinate(model, P).posterior(NEW)
     assert torch.allclose(posterior.distribution.covariance_matrix, expected, atol=1e-10)
-    acqf = GPThompsonSampling(model, pending="hallucinate", X_pending=P, seed=0)
+    acqf = GPThompsonSampling(model, pending="hallucinate", X_pending=P, seed=0, choices=NEW)
     assert acqf(NEW.unsqueeze(-2)).shape == (5,)
 
 

@@ -21,7 +21,7 @@ def played(num_replicates: int, bounded_noise: bool) -> tuple[torch.Tensor, Simu
     rule = GPUpperConfidenceBound.with_options(width=2.0).arms_rule(Arms(CHOICES))
     seeds = tuple(range(num_replicates))
     values = torch.stack([(3.0 * CHOICES[:, 0] + seed).sin() for seed in seeds])
-    engine = Replicates(rule, prior, LEVEL**2, 1.0, seeds)
+    engine = Replicates(rule, [prior], LEVEL**2, [1.0], seeds)
     result = play_arms(engine, values, LEVEL, 40, seeds, bounded_noise=bounded_noise)
     return result.outcomes - values.gather(-1, result.arms), result
 

@@ -204,7 +204,7 @@ def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]
         segments = ReplicateSegments(restart, study.arms, len(study.values))
         rule = segments.rule(method.acquisition, study.arms)
         played = play_arms(
-            Replicates(rule, study.prior, method.lam, 1.0, study.seeds),
+            Replicates(rule, [study.prior], method.lam, [1.0], study.seeds),
             study.rewards,
             study.noise_std,
             study.num_rounds,

@@ -1093,7 +1093,7 @@ def play_priors(study: ArmsStudy, method: PriorMethod) -> dict[str, Any]:
     else:
         assert isinstance(method.acquisition, AcquisitionRecipe)
         rule = method.acquisition.arms_rule(arms)
-        engine = Replicates(rule, study.prior, method.lam, 1.0, seeds)
+        engine = Replicates(rule, [study.prior], method.lam, [1.0], seeds)
     played = play_arms(
         engine, study.values, study.noise_std, study.num_rounds, seeds, with_bounds=method.bounds
     )

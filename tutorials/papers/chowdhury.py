@@ -615,7 +615,7 @@ def _find(
     rule = None if recipe is None else recipe.arms_rule(Arms(numbered))
     lam = NOISE_STD**2
     seeds = [derive_seed(seed, trial, "replicate") for trial in range(count)]
-    engine = Replicates(rule, Table.from_matrix(matrix), lam, 1.0, seeds)
+    engine = Replicates(rule, [Table.from_matrix(matrix)], lam, [1.0], seeds)
     found = torch.zeros(count, 2, dtype=torch.bool)
     rounds = torch.full((count,), NUM_ROUNDS + 1)
     missed = torch.zeros(count, dtype=torch.bool)

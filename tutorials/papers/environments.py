@@ -25,6 +25,7 @@ from botorch_bandits import Arms
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.acquisition.rules import Seen
+from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
@@ -372,20 +373,17 @@ class ReplicatesRound:
 
     @property
     def rule(self) -> ReplicatesRound:
-        """The object itself, which provides the bounds that a rule provides elsewhere."""
+        """The object itself, which says what is known as a rule does elsewhere."""
         return self
 
-    def bounds(self, seen: ReplicatesRound) -> tuple[Tensor, Tensor] | None:
-        """Return lower and upper bounds, ``num_replicates x num_arms`` each; None for draws.
+    def known(self, seen: ReplicatesRound) -> Bounds:
+        """Return what is known of all arms, ``num_replicates x num_arms``; no bounds for draws.
 
         Args:
             seen: The round.
         """
-        each = [one.rule.bounds(one) for one in seen.rounds]
-        known = [ends for ends in each if ends is not None]
-        if len(known) < len(each):
-            return None
-        return torch.stack([lower for lower, _ in known]), torch.stack([u for _, u in known])
+        each = zip(*(one.rule.known(one) for one in seen.rounds), strict=True)
+        return Bounds._make(None if part[0] is None else torch.stack(part) for part in each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,8 +399,7 @@ class MixtureOfReplicates:
     @property
     def mean(self) -> Tensor:
         """``num_replicates x num_arms``."""
-        means = [seen.rule.mixture(seen)[0] for seen in self.rounds]  # type: ignore[attr-defined]
-        return torch.stack(means)
+        return torch.stack([seen.rule.known(seen).mean for seen in self.rounds])
 
 
 class CandidatesReplicates:
@@ -496,7 +493,3 @@ class CandidatesReplicates:
             one = torch.ones(1, dtype=DTYPE)
             row = Rows(torch.tensor([played]), one.unsqueeze(-1) * heard, one)
             self._rows[b] = self._rows[b].followed_by(row)
-
-    def observe_one(self, arm: int, outcome: float) -> None:
-        """Add an outcome of a single replicate."""
-        self.observe(arm, outcome)

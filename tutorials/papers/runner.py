@@ -126,7 +126,7 @@ def play(study: ArmsStudy, method: Method) -> SimulationResult:
         if rule is None:
             raise ValueError(f"method {method.name!r} has no rule on arms; choose another.")
     return play_arms(
-        Replicates(rule, study.prior, method.lam, 1.0, study.seeds),
+        Replicates(rule, [study.prior], method.lam, [1.0], study.seeds),
         study.values,
         study.noise_std,
         study.num_rounds,
