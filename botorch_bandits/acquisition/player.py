@@ -149,9 +149,10 @@ class Player:
 
     @property
     def num_observations(self) -> int | Tensor:
-        """The number of observations that count, or one a replicate."""
-        counts = self.rows.noise.reciprocal().sum(-1)
-        return counts if self.batch_shape else round(float(counts))
+        """The number of observations that count, or one a replicate if they differ."""
+        counts = self.rows.noise.reciprocal().sum(-1).round().long()
+        first = int(counts.reshape(-1)[0])
+        return first if bool((counts == first).all()) else counts
 
     def outside(self, values: Tensor) -> Tensor:
         """Return ``G x ...`` values without the first dimension if there are no replicates."""

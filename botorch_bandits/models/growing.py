@@ -144,8 +144,8 @@ class IncrementalGP(SingleTaskGP):
     def closed_form(self) -> BoxPosterior | None:
         """The posterior of raw outcomes as a function of raw points.
 
-        None if GPyTorch must compute it: in training mode, with batches, and with outcome transforms
-        other than ``Standardize``.
+        None if GPyTorch must compute it: in training mode, with batches, and with outcome
+        transforms other than ``Standardize``.
         """
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None
