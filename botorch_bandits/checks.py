@@ -373,10 +373,8 @@ LONGEST_SHOWN = 160
 """Characters of a value in an error message; a history keeps these as reasons of failures."""
 
 
-def check_arguments(
-    cls: type, args: Sequence[Any], given: Mapping[str, Any], instead_of_beta: str
-) -> None:
-    """Raise an error that says what to do if a constructor does not have an argument.
+def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+    """Raise an error that says what to do if an acquisition class does not have an argument.
 
     Python's own error for a missing argument says enough.
 
@@ -384,14 +382,13 @@ def check_arguments(
         cls: A class whose first argument is a model.
         args: The arguments by position.
         given: The arguments by name.
-        instead_of_beta: What to pass instead of ``beta``, in a sentence.
 
     Raises:
         TypeError: If an argument is unknown, or there are too many by position.
     """
     parameters = inspect.signature(cls).parameters.values()
     names = [parameter.name for parameter in parameters]
-    check_names(cls.__name__, "argument", given, names, instead_of_beta)
+    check_names(cls.__name__, "argument", given, names)
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     by_position = [parameter.name for parameter in parameters if parameter.kind is either]
     if len(args) <= len(by_position):
@@ -400,50 +397,50 @@ def check_arguments(
     by_name = ", ".join(f"{name}=" for name in names if name not in by_position)
     told = f" Pass the others by name: {by_name}."
     if by_position == ["model"] and (is_number(extra) or isinstance(extra, Tensor)):
-        told = f" If {shown_value(extra)} is BoTorch's beta: {instead_of_beta}{told}"
+        told = f" If {shown_value(extra)} is BoTorch's beta: {_instead_of_beta(names)}{told}"
     raise TypeError(
         f"{cls.__name__} takes {', '.join(by_position)} by position, but got {len(args)} "
         f"positional arguments.{told}"
     )
 
 
-def check_names(
-    owner: str, kind: str, given: Iterable[str], known: Iterable[str], instead_of_beta: str
-) -> None:
-    """Raise an error that says what to do if something with a name does not exist.
+def check_names(owner: str, kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error that says what to do if an acquisition class does not have a name.
 
     Args:
         owner: What has the names.
         kind: What they are, such as ``"option"``.
         given: The names that were given.
         known: Those that exist.
-        instead_of_beta: What to pass instead of ``beta``, in a sentence.
 
     Raises:
         TypeError: If one is unknown.
     """
     for name in given:
         if name not in known:
-            raise TypeError(
-                f"{owner} has no {kind} {name!r}; it has {', '.join(known)}."
-                f"{remedy_of_name(name, known, instead_of_beta)}"
-            )
+            told = f" {_instead_of_beta(known)}" if name == "beta" else remedy_of_name(name, known)
+            raise TypeError(f"{owner} has no {kind} {name!r}; it has {', '.join(known)}.{told}")
 
 
-def remedy_of_name(name: str, known: Iterable[str], instead_of_beta: str = "") -> str:
+def _instead_of_beta(known: Iterable[str]) -> str:
+    """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
+    constant = "GPUpperConfidenceBound takes beta="
+    if "width" in known:
+        constant = "For a constant width pass width=, which is the square root of beta"
+    return f"The class computes its width from its other arguments. {constant}."
+
+
+def remedy_of_name(name: str, known: Iterable[str]) -> str:
     """Return what to write instead of an argument that does not exist, after a space.
 
     Args:
         name: The argument.
         known: The arguments that exist.
-        instead_of_beta: What to pass instead of ``beta``, in a sentence.
 
     Example:
         >>> remedy_of_name("rkhs_bond", ["rkhs_bound", "noise_bound"])
         " Did you mean 'rkhs_bound'?"
     """
-    if name == "beta" and instead_of_beta:
-        return f" {instead_of_beta}"
     if name == "best_f" and "best_f" not in known:
         return " Leave it out: only the classes of an improvement compare with an incumbent."
     alike = difflib.get_close_matches(name, list(known), n=1)

@@ -215,7 +215,7 @@ class BanditAcquisition(AcquisitionFunction):
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Refuse arguments that the class does not have, such as BoTorch's ``beta``."""
-        check_arguments(cls, args, given, _instead_of_beta(cls))
+        check_arguments(cls, args, given)
         return super().__new__(cls)
 
     from_domain: ClassVar[tuple[str, ...]] = ()
@@ -302,8 +302,8 @@ class BanditAcquisition(AcquisitionFunction):
             TypeError: If an option is unknown, or changes from round to round.
             ValueError: If a value is infeasible on any domain.
         """
-        owner, known = f"{cls.__name__}.with_options", default_options(cls)
-        check_names(owner, "option", options, known, _instead_of_beta(cls))
+        owner = f"{cls.__name__}.with_options"
+        check_names(owner, "option", options, default_options(cls))
         cls.check_options(options, None)
         return AcquisitionRecipe(cls, options)
 
@@ -473,14 +473,6 @@ class BanditAcquisition(AcquisitionFunction):
             known = {"acquisition_value": float(self(x.unsqueeze(0)))}
             mean, deviation = self.moments(x.unsqueeze(0))
         return {**known, "mean": float(mean), "standard_deviation": float(deviation)}
-
-
-def _instead_of_beta(cls: type[BanditAcquisition]) -> str:
-    """Return what to pass instead of BoTorch's ``beta``, the square of a width."""
-    constant = "GPUpperConfidenceBound takes beta="
-    if "width" in cls.__signature__.parameters:
-        constant = "For a constant width pass width=, which is the square root of beta"
-    return f"The class computes its width from its other arguments. {constant}."
 
 
 def check_columns(name: str, X: Tensor, model: Model) -> None:

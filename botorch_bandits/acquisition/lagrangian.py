@@ -23,7 +23,7 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -560,7 +560,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     ) -> None:
         """See the class, which names the ``options``."""
         super().__init__(model, **options)
-        if is_ensemble(model) or len(model.batch_shape) > 0:
+        if len(model.batch_shape) > 0:
             raise UnsupportedError(
                 f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
                 f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound."
