@@ -44,9 +44,6 @@ FROM_OUTSIDE = (
 )
 """What Ax passes in addition to the constructor arguments of a class."""
 
-PER_OUTPUT = ("rkhs_bound", "noise_bound", "width", "minimum", "outcome_bound")
-"""Options that may be tuples, which JSON turns into lists."""
-
 
 def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> None:
     """Let BoTorch's registry, and thus Ax, build an acquisition class of this package.
@@ -129,15 +126,12 @@ def _construct_inputs(
 
 
 def options_from_plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a class from values that went through JSON.
+    """Return the options of a class from values that went through JSON, where tuples are lists.
 
     Args:
-        options: By name; bounds of several outputs may be lists.
+        options: By name.
     """
-    return {
-        key: tuple(value) if key in PER_OUTPUT and isinstance(value, list) else value
-        for key, value in options.items()
-    }
+    return {k: tuple(value) if isinstance(value, list) else value for k, value in options.items()}
 
 
 def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:

@@ -481,7 +481,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def _values(self, X: Tensor) -> Tensor:
         settings = self._settings
-        if not self._settings.is_scalarized:
+        if not settings.is_scalarized:
             return settings.penalized(*self._ends(*self._moments(X)))
         weights = settings.weights.to(self.widths)
         is_independent = len(submodels(self.base_model)) == settings.num_outputs
