@@ -9,12 +9,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultitaskMultivariateNormal
 
 from botorch_bandits import Arms, Box, Exponential, LagrangianThompsonSampling
 
@@ -75,30 +72,12 @@ def test_each_output_is_scaled_about_its_mean(case, on_choices):
     close(scaled, mean + widths * (plain - mean))
 
 
-class ByPoint(PosteriorTransform):
-    """The same joint distribution, ordered point by point instead of output by output."""
-
-    scalarize = False
-
-    def evaluate(self, Y, X=None):
-        return Y
-
-    def forward(self, posterior, X=None):
-        distribution = posterior.distribution
-        num_points, num_outputs = posterior.mean.shape
-        order = (
-            torch.arange(num_points * num_outputs).reshape(num_outputs, num_points).T.reshape(-1)
-        )
-        covariance = distribution.covariance_matrix[order][:, order]
-        return GPyTorchPosterior(MultitaskMultivariateNormal(posterior.mean, covariance))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["two outputs", "ModelListGP", "correlated", "by point"])
+@pytest.mark.parametrize("name", ["two outputs", "ModelListGP", "correlated"])
 def test_draws_on_choices_have_the_joint_posterior(name):
     # all entries of mean and covariance of the draws at 4 points, within 5 standard errors
     choices, num_draws = uniform(4, 2, seed=3), 1000
-    if name in ("correlated", "by point"):
+    if name == "correlated":
         model = multi_task()
         distribution = model.posterior(choices).distribution
         assert not distribution._interleaved  # outputs stand one after the other
@@ -112,8 +91,7 @@ def test_draws_on_choices_have_the_joint_posterior(name):
         mean = np.concatenate([m for m, _ in parts])
         covariance = np.zeros((8, 8))
         covariance[:4, :4], covariance[4:, 4:] = (c for _, c in parts)
-    transform = ByPoint() if name == "by point" else None
-    acqf = make(model, choices=choices, posterior_transform=transform)
+    acqf = make(model, choices=choices)
     draws = []
     for _ in range(num_draws):
         acqf.set_X_pending(None)  # each call draws again

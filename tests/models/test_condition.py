@@ -7,6 +7,7 @@ The dense side knows hyperparameters and the statistics of the data, and nothing
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -226,8 +227,10 @@ def test_the_users_model_is_left_as_it_was(family: str, training: bool) -> None:
 # --- batches and ensembles ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_outputs", [1, 2])
-@pytest.mark.parametrize("kind", ["learned noise", "given noise", "bandit"])
+@pytest.mark.parametrize(
+    ("kind", "num_outputs"),
+    [*itertools.product(("learned noise", "given noise"), (1, 2)), ("bandit", 1)],
+)
 def test_each_batch_is_conditioned_on_its_own_mean(kind: str, num_outputs: int) -> None:
     inputs = torch.stack([X, X.flip(0) + 0.1, X - 0.2])
     targets = outcomes(inputs)[..., :num_outputs] * double([1.0, 2.0, 3.0])[:, None, None]
