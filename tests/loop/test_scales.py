@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.models import ModelListGP
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from pairwise import by_day
 from torch import Tensor
@@ -245,9 +246,7 @@ def test_moments_of_a_drop_in_at_a_tiny_scale() -> None:
     assert acqf.value_scale is not None
     assert acqf.value_scale == pytest.approx((o, s), rel=1e-9)
     # several outputs, as Lagrangian acquisition functions have them
-    pair = BanditGP(
-        CHOICES[rows], torch.cat([Y, Y], dim=-1), scaled_kernel(s), 0.04 * s * s, prior_mean=o
-    )
+    pair = ModelListGP(model, model)
     lagrangian = LagrangianUpperConfidenceBound(
         pair, multipliers=[0.0], width=2.0, separate_bounds=True
     )
