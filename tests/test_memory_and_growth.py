@@ -20,7 +20,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.core.conditioner import Conditioner
 from botorch_bandits.core.posterior import FIRST_ROOM, Posterior
-from botorch_bandits.core.priors import Stack, Table
+from botorch_bandits.core.priors import Prior, Stack
 from botorch_bandits.core.rows import Rows
 
 CHOICES = torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
@@ -80,7 +80,7 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Posterior, "factorize", counting)
     kernel = torch.exp(-((CHOICES - CHOICES.T) ** 2) / 0.02)
     lam = torch.tensor([0.01], dtype=torch.float64)
-    conditioner = Conditioner(Posterior(Stack([Table.from_matrix(kernel)]), lam))
+    conditioner = Conditioner(Posterior(Stack([Prior.from_matrix(kernel)]), lam))
     arms = torch.randint(20, (3000,), generator=torch.Generator().manual_seed(1))
     rows = Rows(arms, torch.full((3000, 1), 0.5).double(), torch.ones(3000).double())
     kept = [conditioner.at(rows[:count]).num_kept for count in range(3001)]

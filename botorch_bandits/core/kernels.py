@@ -63,17 +63,15 @@ class KernelFunction(ABC):
     """A kernel as a plain function of points, with hyperparameters that never change."""
 
     terms: tuple[tuple[StationaryKernel, ...], ...] = ()
-    """The products that the kernel is the sum of; empty if they are not known."""
+    """The products of stationary kernels that it is the sum of; empty if they are not known."""
+
+    columns: tuple[int, ...] = ()
+    """The numbers of the columns that the kernel reads; empty for all."""
 
     @property
     def factors(self) -> tuple[StationaryKernel, ...]:
         """The different kernels in all products."""
         return tuple(dict.fromkeys(itertools.chain(*self.terms)))
-
-    @property
-    def is_stationary(self) -> bool:
-        """Whether it is known to depend on differences of points alone."""
-        return bool(self.terms) and all(each.smoothness is not None for each in self.factors)
 
     def __call__(self, X: Tensor, Z: Tensor, rows: Any = None) -> Tensor:
         """Return the kernel values of two sets of points; autograd can differentiate them once.
@@ -311,10 +309,6 @@ class StationaryKernel(KernelFunction):
         # torch.broadcast_shapes would import sympy
         return self.outputscale.squeeze(-1) + X.new_zeros(()).expand(X.shape[:-1])
 
-    def times(self, scale: float | Tensor) -> StationaryKernel:
-        """Return the kernel times a number, ``scale``."""
-        return replace(self, outputscale=self.outputscale * scale)
-
 
 def _squared_norm(points: Tensor) -> Tensor:
     return points.square().sum(-1, keepdim=True)
@@ -371,21 +365,12 @@ class AnyKernel(KernelFunction):
     Args:
         kernel: The kernel, which is copied.
         scale: Multiplies the kernel.
-        columns: The numbers of the columns that the kernel is given; empty for all.
     """
 
-    smoothness: float | None = None
-    """Unknown; see :class:`StationaryKernel`."""
-
-    def __init__(
-        self, kernel: Kernel, scale: float | Tensor = 1.0, columns: tuple[int, ...] = ()
-    ) -> None:
+    def __init__(self, kernel: Kernel, scale: float = 1.0) -> None:
         """See the class."""
-        self._scale, self.columns = scale, columns
+        self._scale = scale
         self._kernel = copy.deepcopy(kernel).requires_grad_(False)
-
-    def times(self, scale: float | Tensor) -> AnyKernel:
-        return AnyKernel(self._kernel, scale * self._scale, self.columns)
 
     def prepared(self, Z: Tensor) -> Tensor:
         """See :class:`KernelFunction`."""
@@ -399,8 +384,7 @@ class AnyKernel(KernelFunction):
             points = X.detach().requires_grad_(with_pullback)
             # with one point more, as GPyTorch takes equal sets of points to be the same variable
             longer = torch.cat([points, points[..., :1, :]], dim=-2) if with_pullback else points
-            own = (_chosen(each, self.columns) for each in (longer, rows.detach()))
-            values = self._kernel(*own).to_dense() * self._scale
+            values = self._kernel(longer, rows.detach()).to_dense() * self._scale
             values = values[..., : X.shape[-2], :]  # ... x n x p
 
         def pullback(outer: Tensor) -> Tensor:
@@ -412,7 +396,7 @@ class AnyKernel(KernelFunction):
 
     def diagonal(self, X: Tensor) -> Tensor:
         """See :class:`KernelFunction`."""
-        values: Tensor = self._kernel(_chosen(X, self.columns), diag=True) * self._scale
+        values: Tensor = self._kernel(X, diag=True) * self._scale
         return values
 
 
@@ -428,7 +412,7 @@ class KernelList(KernelFunction):
         self.functions = tuple(functions)
         alike: dict[Any, list[int]] = {}
         for i, each in enumerate(functions):
-            alike.setdefault(_structure(each), []).append(i)
+            alike.setdefault(structure_of(each), []).append(i)
         self._groups = list(alike.values())
         self._stacks = [_stack([functions[i] for i in group]) for group in self._groups]
         # the place of each kernel in the stacks, one after the other
@@ -468,8 +452,8 @@ class KernelList(KernelFunction):
         return torch.cat(parts, dim).index_select(dim, self._order.to(parts[0].device))
 
 
-def _structure(function: KernelFunction) -> Any:
-    """What kernels that can be stacked have in common."""
+def structure_of(function: KernelFunction) -> Any:
+    """Return what kernels that can be stacked have in common."""
     numbers = {factor: i for i, factor in enumerate(function.factors)}
     kinds = tuple((factor.columns, factor.smoothness) for factor in numbers)
     return (kinds, *(tuple(map(numbers.get, t)) for t in function.terms)) if kinds else id(function)
@@ -492,54 +476,35 @@ def _stack(functions: list[KernelFunction]) -> KernelFunction:
 # --- kernels of GPyTorch --------------------------------------------------------------------------
 
 
+Term = tuple[StationaryKernel, ...]
+"""A product of kernels."""
+
+
 def kernel_function(kernel: Kernel, dim: int, scale: float = 1.0) -> KernelFunction:
     """Return any kernel without batches as a function, with its present hyperparameters.
+
+    It is a sum of products if it is made of ``RBFKernel`` and ``MaternKernel`` by sums, products,
+    ``ScaleKernel`` and :class:`TimeDecayKernel`; any of them may have ``active_dims``.
 
     Args:
         kernel: The kernel.
         dim: The number of columns of a point.
         scale: Multiplies the kernel.
     """
-    terms = read_products(kernel, dim)
+    with torch.no_grad():
+        terms = _read(kernel, tuple(range(dim)))
     if terms is None:
         return AnyKernel(kernel, scale)
-    return sum_of_products([_scaled(term, scale) for term in terms])
-
-
-Term = tuple[Any, ...]
-"""A product of :class:`StationaryKernel` and, on request, of :class:`AnyKernel`."""
+    scaled = tuple(_scaled(term, scale) for term in terms)
+    return scaled[0][0] if len(scaled) == len(scaled[0]) == 1 else SumOfProducts(scaled)
 
 
 def _scaled(term: Term, scale: float | Tensor) -> Term:
-    return term[0].times(scale), *term[1:]
+    first, *others = term
+    return replace(first, outputscale=first.outputscale * scale), *others
 
 
-def sum_of_products(terms: Sequence[Term]) -> KernelFunction:
-    """Return the sum of some products as one function."""
-    is_single = len(terms) == len(terms[0]) == 1
-    return terms[0][0] if is_single else SumOfProducts(tuple(terms))
-
-
-def read_products(kernel: Kernel, dim: int, with_others: bool = False) -> list[Term] | None:
-    """Return a GPyTorch kernel as products to be added, with copies of its hyperparameters.
-
-    Args:
-        kernel: Any kernel.
-        dim: The number of columns of a point.
-        with_others: Whether kernels other than ``RBFKernel`` and ``MaternKernel`` may be factors.
-
-    Returns:
-        None unless it is made of ``RBFKernel`` and ``MaternKernel`` by sums, products,
-        ``ScaleKernel`` and :class:`TimeDecayKernel`, without batches; any of them may have
-        ``active_dims``.
-    """
-    with torch.no_grad():
-        return _read(kernel, tuple(range(dim)), with_others)
-
-
-def _read(
-    kernel: Kernel, columns: tuple[int, ...], with_others: bool, is_called: bool = True
-) -> list[Term] | None:
+def _read(kernel: Kernel, columns: tuple[int, ...], is_called: bool = True) -> list[Term] | None:
     """Read a kernel on some columns; ``forward`` without a call does not choose among them."""
     kind = type(kernel)
     if kernel.batch_shape or not columns:
@@ -550,19 +515,19 @@ def _read(
         if not all(-len(columns) <= i < len(columns) for i in chosen):
             return None
         columns = tuple(columns[i] for i in chosen)
-    if kind in (ScaleKernel, TimeDecayKernel):
-        is_scale = kind is ScaleKernel
-        behind = columns if is_scale else columns[1:]
-        inner = _read(kernel.base_kernel, behind, with_others, not is_scale)
-        if inner is None or is_scale:
-            return inner and [_scaled(term, kernel.outputscale.detach()) for term in inner]
+    if kind is ScaleKernel:
+        inner = _read(kernel.base_kernel, columns, is_called=False)
+        return inner and [_scaled(term, kernel.outputscale.detach()) for term in inner]
+    if kind is TimeDecayKernel:
+        inner = _read(kernel.base_kernel, columns[1:])
+        if inner is None:
+            return None
         # exp(-|t - t'| / length) is a Matern 1/2 kernel
-        device = next((each.device for each in kernel.parameters()), None)
-        length = torch.tensor([kernel.decay_length], dtype=DTYPE, device=device)
+        length = inner[0][0].lengthscale.new_tensor([kernel.decay_length])
         decay = StationaryKernel(0.5, length, torch.ones_like(length[0]), columns[:1])
         return [(decay, *term) for term in inner]
     if kind in (AdditiveKernel, ProductKernel):
-        members = [_read(part, columns, with_others) or [] for part in kernel.kernels]
+        members = [_read(part, columns) or [] for part in kernel.kernels]
         if not all(members):
             return None
         if kind is AdditiveKernel:
@@ -570,13 +535,11 @@ def _read(
         # (a + b) c = a c + b c
         return [tuple(itertools.chain(*each)) for each in itertools.product(*members)]
     smoothness = smoothness_of(kernel)
-    lengthscale = None if smoothness is None else kernel.lengthscale.detach().reshape(-1)
-    if smoothness is None or lengthscale is None or len(lengthscale) not in (1, len(columns)):
-        if not with_others:
-            return None
-        inner = copy.deepcopy(kernel)
-        inner.active_dims = None  # they are chosen already
-        return [(AnyKernel(inner, columns=columns),)]
+    if smoothness is None:
+        return None
+    lengthscale = kernel.lengthscale.detach().reshape(-1)
+    if len(lengthscale) not in (1, len(columns)):
+        return None
     own = lengthscale.expand(len(columns)).clone()
     return [(StationaryKernel(smoothness, own, own.new_ones(()), columns),)]
 

@@ -1,25 +1,17 @@
 """Prior covariances of a finite set of points, with and without columns in front of them.
 
 A prior answers for rows, given by the numbers of points and by their fronts, and for all points
-behind the front of the present round. Three forms cover all kernels:
-
-* :class:`Table`: points without fronts. The matrix of all points is kept; of very many points only
-  columns are evaluated.
-* :class:`Separable`: sums of products ``k(c, c') k(x, x')`` of kernels that read either the front
-  or the point. Tables serve all fronts.
-* :class:`OfFronts`: any kernel of front and point together.
-
-:class:`Stack` joins ``G`` priors in a batch dimension.
+behind the front of the present round. Its kernel is a sum of products of factors. The values of a
+factor that reads the points alone are kept in a matrix, which serves all fronts; those of others
+are evaluated. Without fronts, the kernel as a whole is such a factor. :class:`Stack` joins ``G``
+priors in a batch dimension.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+import functools
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,13 +23,9 @@ from torch import Tensor
 from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.core.kernels import (
     KernelFunction,
-    StationaryKernel,
-    Term,
     check_kernel_columns,
-    fingerprint_kernel,
     kernel_function,
-    read_products,
-    sum_of_products,
+    structure_of,
 )
 
 LARGEST_MATRIX = 4096
@@ -48,8 +36,6 @@ ROUNDING = 1e-6
 """A negative eigenvalue below this share of the largest value is a kernel's rounding error."""
 NUM_CHECKED = 512
 """Points, evenly spaced in their order, whose covariance is checked if the matrix is not kept."""
-LARGEST_SUM = 4
-"""Sums of more products than this are evaluated as one kernel: each product costs as much."""
 
 
 def cholesky(matrix: Tensor) -> Tensor:
@@ -93,91 +79,51 @@ def root_of(covariance: Tensor) -> Tensor:
     return root.to(covariance.device)
 
 
-class Prior(ABC):
-    """A zero-mean Gaussian prior of the values at ``A`` points.
+class Prior:
+    """A zero-mean Gaussian prior of the values at ``A`` points; it never changes.
 
     Attributes:
         num_points: ``A``.
         num_front: The number of columns in front of the points.
-        matrix: ``A x A``, the covariance of all points; None if it is not kept or there are fronts.
-        num_normals: The standard normal numbers that a draw of a function takes.
-    """
-
-    num_points: int
-    num_front: int = 0
-    matrix: Tensor | None = None
-
-    @abstractmethod
-    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
-        """Return the covariances of rows with all points, ``k x A``.
-
-        Args:
-            index: The ``k`` numbers of the rows' points.
-            front: ``k x c``, the rows' fronts.
-            now: ``c``, the front of all points.
-        """
-
-    @abstractmethod
-    def block(
-        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
-    ) -> Tensor:
-        """Return the covariances of ``k`` rows with ``l`` others, ``k x l``."""
-
-    @abstractmethod
-    def variances(self, now: Tensor | None) -> Tensor:
-        """Return the ``A`` prior variances; they must not be changed."""
-
-    @property
-    @abstractmethod
-    def num_normals(self) -> int:
-        """See the class."""
-
-    @abstractmethod
-    def simulate(self, normal: Tensor) -> Tensor:
-        """Turn ``... x num_normals`` numbers into what draws need; many at a time cost less."""
-
-    @abstractmethod
-    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor | None:
-        """Return draws of the values at all points, ``... x A``; None if there is no root."""
-
-    def rows_given(
-        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return what drawn functions leave open about rows behind other fronts.
-
-        Returns:
-            The means of the rows' values, ``k x n``, and the covariance that draws explain, the
-            same for each of them, ``n x n``.
-        """
-        raise NotImplementedError
-
-
-class Table(Prior):
-    """Points without fronts; users of the same kernel and points share it, for it never changes.
-
-    Attributes:
-        diagonal: ``A`` prior variances.
-        matrix: ``A x A``; None for so many points that only columns are evaluated.
+        matrix: ``A x A``, the covariance of all points; None if there are fronts, or so many points
+            that it is evaluated where it is needed.
+        has_root: Whether one root of the covariance of all points serves all fronts.
     """
 
     def __init__(
         self,
-        diagonal: Tensor,
-        matrix: Tensor | None,
-        evaluate: Callable[[Tensor], Tensor] | None = None,
+        points: Tensor,
+        kernel: KernelFunction | None,
+        num_front: int = 0,
+        matrix: Tensor | None = None,
     ) -> None:
         """See the class.
 
         Args:
-            diagonal: ``A`` prior variances.
-            matrix: ``A x A`` prior covariances, if they are kept.
-            evaluate: Otherwise, maps ``k`` numbers of points to their ``k x A`` covariances.
+            points: ``A x d``.
+            kernel: The kernel of fronts and points; None if the matrix is given.
+            num_front: The number of columns in front of the points.
+            matrix: ``A x A``, if there are no fronts.
         """
-        self.diagonal, self.matrix, self._evaluate = diagonal, matrix, evaluate
-        self.num_points = len(diagonal)
+        self.num_points, self.num_front = len(points), num_front
+        self._points, self._kernel = points.detach().clone(), kernel
+        known = kernel.terms if kernel is not None else ()
+        self.has_root = num_front == 0 or bool(known)  # kernels with known terms are stationary
+        self._terms = known if num_front and known else ((kernel,),)
+        self._matrices = {} if matrix is None else {kernel: matrix}
+        if matrix is None and self.num_points <= LARGEST_MATRIX:
+            here = self._here(points.new_zeros(num_front))
+            for factor in dict.fromkeys(factor for term in self._terms for factor in term):
+                assert factor is not None
+                if num_front == 0 or min(factor.columns, default=0) >= num_front:
+                    own = self._matrices[factor] = factor(here, here)
+                    own.diagonal().copy_(factor.diagonal(here))  # free of rounding
+        self.matrix = None if num_front else self._matrices.get(kernel)
+        alone = [each in self._matrices or self._is_of_front(each) for each in self._terms[0]]
+        self._is_product = len(self._terms) == 1 and all(alone)
 
     @classmethod
-    def from_matrix(cls, matrix: Tensor) -> Table:
+    def from_matrix(cls, matrix: Tensor) -> Prior:
         """Return the prior with a given covariance.
 
         Args:
@@ -194,134 +140,182 @@ class Table(Prior):
             )
         own = matrix.detach().clone(memory_format=torch.contiguous_format)
         _check_covariance("kernel_matrix", own, 1e-8)
-        return cls(own.diagonal().clone(), own)
+        return cls(own[:, :0], None, matrix=own)
 
-    @classmethod
-    def from_kernel(cls, kernel: Kernel, points: Tensor) -> Table:
-        """Return the prior of points under a kernel.
-
-        Args:
-            kernel: A GPyTorch kernel without a batch shape.
-            points: ``A x d``, as the kernel expects them.
-
-        Raises:
-            ValueError: If the kernel reads other columns, or its values are not a covariance.
-        """
-        check_kernel_columns(kernel, points.shape[-1])
-        function = kernel_function(kernel, points.shape[-1])
-        key = (fingerprint_kernel(kernel), *_name_of_points(points))
-        with _lock:
-            found = _shared.get(key)
-            # a fingerprint tells stationary kernels apart; others may differ where it does not look
-            if found is not None and (function.is_stationary or found._is_of(function, points)):
-                return found
-            _shared[key] = table = cls.from_function(function, points, type(kernel).__name__)
-        return table
-
-    @classmethod
-    def from_function(cls, function: KernelFunction, points: Tensor, name: str) -> Table:
-        """Return the prior of points under a kernel that is not shared.
-
-        Args:
-            function: The kernel.
-            points: ``A x d``.
-            name: The name of the kernel in error messages.
-
-        Raises:
-            ValueError: If the values of the kernel are not a covariance.
-        """
-        points = points.detach().clone()
-        with torch.no_grad():
-            diagonal = function.diagonal(points).contiguous()
-            evaluate = partial(_evaluate, function, points, function.prepared(points))
-        every = torch.arange(len(points), device=points.device)
-        matrix = evaluate(every) if len(points) <= LARGEST_MATRIX else None
-        if not function.is_stationary:  # a stationary kernel is a covariance at any points
-            name = f"the matrix of the kernel ({name}) on the arms"
-            some = every[:: max(1, len(every) // NUM_CHECKED)]
-            # of very many points, the principal block of some
-            among = evaluate(some)[:, some] if matrix is None else matrix
-            check_finite(name, diagonal)
-            _check_covariance(name, among, ROUNDING)
-        return cls(diagonal, matrix, evaluate)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Prior:
         """Return the prior itself, because it never changes."""
         return self
 
     def columns(
         self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
     ) -> Tensor:
-        if self.matrix is not None:
-            return self.matrix[index]
-        assert self._evaluate is not None
-        # k x A, or replicates x k x A
-        return self._evaluate(index.reshape(-1)).reshape(*index.shape, self.num_points)
+        """Return the covariances of rows with all points, ``... x k x A``.
+
+        Args:
+            index: ``... x k``, the numbers of the rows' points.
+            front: ``k x c``, the rows' fronts.
+            now: ``c``, the front of all points.
+        """
+        return self.block(index, front, None, None if now is None else now[None])
 
     def block(
-        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
+        self, index: Tensor, front: Tensor | None, others: Tensor | None, behind: Tensor | None
     ) -> Tensor:
-        if self.matrix is None:
-            return self.columns(index).take_along_dim(others.unsqueeze(-2), -1)
-        # entries by their places, because copies of k x A first cost three times as much
-        return self.matrix.take(index.unsqueeze(-1) * self.num_points + others.unsqueeze(-2))
+        """Return the covariances of ``k`` rows with ``l`` others, ``k x l``.
+
+        Args:
+            index: ``k`` numbers of points.
+            front: ``k x c``, the fronts of these rows.
+            others: ``l`` numbers of points; None for all points in their order.
+            behind: ``l x c``, the fronts of the others, or ``1 x c`` for all of them.
+        """
+
+        def values(factor: KernelFunction | None) -> Tensor:
+            matrix = self._matrices.get(factor)
+            if matrix is not None:
+                if others is None:
+                    return matrix[index]
+                # entries by their places, because copies of k x A first cost three times as much
+                return matrix[index.unsqueeze(-1), others.unsqueeze(-2)]
+            assert factor is not None
+            if front is not None and behind is not None and self._is_of_front(factor):
+                return factor(front, behind)  # k x 1 if all have the same front
+            return factor(self._inputs(index, front), self._inputs(others, behind))
+
+        products = [functools.reduce(torch.mul, map(values, term)) for term in self._terms]
+        return functools.reduce(torch.add, products)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
-        return self.diagonal
+        """Return the ``A`` prior variances; they must not be changed."""
+        if self.matrix is not None:
+            return self.matrix.diagonal()
+        assert self._kernel is not None
+        return self._kernel.diagonal(self._here(now))
 
     @cached_property
-    def root(self) -> Tensor:
-        """``rank x A``, such that ``root' root`` is the prior covariance.
+    def _root(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A root ``U`` of the covariance of all points, ``U' U``; pivots; and ``U`` at the pivots.
 
         A Cholesky factorization with pivots, which stops where only rounding error is left: the
-        rank of a smooth kernel is far below ``A``.
+        rank of a smooth kernel is far below ``A``. It is the same behind every front, since the
+        kernel is stationary.
         """
-        residual = self.diagonal.clone()  # A variances that the rows so far leave
+        now = self._points.new_zeros(self.num_front) if self.num_front else None
+        residual = self.variances(now).clone()  # A variances that the rows so far leave
         smallest = NEGLIGIBLE * float(residual.max())
         rows = residual.new_empty(min(64, self.num_points), self.num_points)
-        for rank in range(self.num_points):
-            pivot = residual.argmax().reshape(1)
+        pivots: list[Tensor] = []
+        while len(pivots) < self.num_points:
+            pivot, rank = residual.argmax().reshape(1), len(pivots)
             variance = float(residual[pivot])
             if variance <= smallest:
-                return rows[:rank].clone()
+                break
             if rank == len(rows):
                 rows = torch.cat([rows, torch.empty_like(rows)])
             # row = (k(pivot, .) - sum_i rows_i rows_i(pivot)) / sqrt(residual(pivot))
-            column = self.columns(pivot)[0]
+            column = self.columns(pivot, None if now is None else now[None], now)[0]
             row = torch.addmv(column, rows[:rank].T, rows[:rank, pivot[0]], alpha=-1.0)
             rows[rank] = row.div_(variance**0.5)
             residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
             residual[pivot] = 0.0  # not chosen again because of rounding
-        return rows[: self.num_points].clone()
+            pivots.append(pivot)
+        root, order = rows[: len(pivots)].clone(), torch.cat(pivots)
+        return root, order, root[:, order]
 
     @property
     def num_normals(self) -> int:
-        return len(self.root)
+        """The standard normal numbers that a draw of a function takes."""
+        return len(self._root[0]) if self.has_root else self.num_points
 
     def simulate(self, normal: Tensor) -> Tensor:
-        return normal @ self.root  # ... x A, the values at all points
+        """Turn ``... x num_normals`` numbers into what draws need; many at a time cost less.
 
-    def function(self, simulated: Tensor, now: Tensor | None = None) -> Tensor:
-        return simulated
+        Returns:
+            Draws of the values at all points, ``... x A``. Behind fronts the numbers come first; if
+            there is no root, there is nothing but them.
+        """
+        if not self.has_root:
+            return normal
+        values = normal @ self._root[0]
+        return torch.cat([normal, values], dim=-1) if self.num_front else values
 
-    def _is_of(self, function: KernelFunction, points: Tensor) -> bool:
-        """Return whether the variances and some columns are those of a kernel."""
-        # three columns of different points tell kernels apart that fingerprints do not
-        some = torch.linspace(0, self.num_points - 1, 3, device=points.device).long().unique()
-        with torch.no_grad():
-            theirs, diagonal = function(points[some], points), function.diagonal(points)
-        tolerance = 1e-12 * float(self.diagonal.abs().max())
-        is_close = torch.allclose(self.columns(some), theirs, rtol=0.0, atol=tolerance)
-        return is_close and torch.equal(self.diagonal, diagonal)
+    def rows_given(
+        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return what drawn functions leave open about rows behind other fronts.
+
+        With ``K = U' U`` at the points of the pivots, rows have the means ``k' U^-1 z``; under a
+        product of a kernel of the front and one of the point, a share of the values there now.
+
+        Returns:
+            The means of the rows' values, ``k x n``, and the covariance that draws explain, the
+            same for each of them, ``n x n``.
+        """
+        root, pivots, triangle = self._root  # rank x A, rank, rank x rank
+        columns = self.columns(index, front, now)  # n x A
+        if self._is_product:
+            share = columns.gather(-1, index.unsqueeze(-1)) / self.variances(now)[index, None]
+            here = now.expand(len(index), -1)
+            explained = self.block(index, here, index, here) * share * share.mT
+            return simulated[..., len(root) + index] * share[:, 0], explained
+        known = torch.linalg.solve_triangular(triangle.mT, columns[:, pivots].mT, upper=False)
+        return simulated[..., : len(root)] @ known, known.mT @ known
+
+    def _is_of_front(self, factor: KernelFunction | None) -> bool:
+        """Return whether a factor reads nothing but the front."""
+        return factor is not None and max(factor.columns, default=self.num_front) < self.num_front
+
+    def _inputs(self, index: Tensor | None, front: Tensor | None) -> Tensor:
+        points = self._points if index is None else self._points[index]
+        if front is None:
+            return points
+        return torch.cat([front.expand(len(points), -1), points], dim=-1)
+
+    def _here(self, now: Tensor | None) -> Tensor:
+        return self._inputs(None, now)
 
 
-_shared: WeakValueDictionary[tuple[Any, ...], Table] = WeakValueDictionary()
-_lock = threading.RLock()
+_shared: WeakValueDictionary[tuple[Any, ...], Prior] = WeakValueDictionary()
 
 
-def _evaluate(function: KernelFunction, points: Tensor, rows: Any, index: Tensor) -> Tensor:
-    with torch.no_grad():
-        return function(points[index], points, rows)
+def prior_of(kernel: Kernel, points: Tensor, num_front: int = 0) -> Prior:
+    """Return the prior of points under a kernel; users of equal kernels and points share it.
+
+    Args:
+        kernel: A GPyTorch kernel of fronts and points, without a batch shape.
+        points: ``A x d``, as the kernel expects them.
+        num_front: The number of columns in front of the points.
+
+    Raises:
+        ValueError: If the kernel reads other columns, or its values are not a covariance.
+    """
+    dim = num_front + points.shape[-1]
+    check_kernel_columns(kernel, dim)
+    function = kernel_function(kernel, dim)
+    if not function.terms:
+        prior = Prior(points, function, num_front)
+        _check_kernel(prior, type(kernel).__name__)
+        return prior
+    values = points.detach().cpu().contiguous().numpy().tobytes()
+    numbers = tuple((*f.lengthscale.tolist(), float(f.outputscale)) for f in function.factors)
+    where = (num_front, tuple(points.shape), str(points.device), values)
+    key = (structure_of(function), numbers, *where)
+    found = _shared.get(key)
+    if found is None:  # a stationary kernel is a covariance at any points
+        _shared[key] = found = Prior(points, function, num_front)
+    return found
+
+
+def _check_kernel(prior: Prior, name: str) -> None:
+    """Raise an error unless a kernel is a covariance at the points, or at some of very many."""
+    name = f"the matrix of the kernel ({name}) on the arms"
+    front = prior._points.new_zeros(1, prior.num_front) if prior.num_front else None
+    some = torch.arange(prior.num_points, device=prior._points.device)
+    if prior.matrix is None:
+        some = some[:: max(1, prior.num_points // NUM_CHECKED)]
+    behind = None if front is None else front.expand(len(some), -1)
+    check_finite(name, prior.variances(None if front is None else front[0]))
+    _check_covariance(name, prior.block(some, behind, some, behind), ROUNDING)
 
 
 def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
@@ -347,231 +341,6 @@ def _check_covariance(name: str, matrix: Tensor, share: float) -> None:
         )
 
 
-def _name_of_points(points: Tensor) -> tuple[Any, ...]:
-    values = points.detach().cpu().contiguous().numpy()
-    digest = hashlib.blake2b(values.tobytes(), digest_size=32).digest()
-    return tuple(points.shape), points.dtype, str(points.device), digest
-
-
-# --- kernels of fronts and points ----------------------------------------------------------------
-
-
-class Separable(Prior):
-    """Sums of products: ``sum_l c_l(front, front') K_l(point, point')``."""
-
-    def __init__(
-        self, fronts: Sequence[KernelFunction], tables: Sequence[Table], num_front: int
-    ) -> None:
-        """See the class.
-
-        Args:
-            fronts: ``c_l``, the kernel of the front in each product.
-            tables: The prior of the points in each product.
-            num_front: The number of columns in front.
-        """
-        self.num_points, self.num_front = tables[0].num_points, num_front
-        self._fronts, self.tables = tuple(fronts), tuple(tables)
-
-    def scales(self, front: Tensor, behind: Tensor) -> list[Tensor]:
-        """Return ``c_l`` of the class for each product, ``k x l`` each."""
-        with torch.no_grad():
-            return [function(front, behind) for function in self._fronts]
-
-    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
-        assert front is not None
-        assert now is not None
-        return self._sum(front, now[None], [table.columns(index) for table in self.tables])
-
-    def block(
-        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
-    ) -> Tensor:
-        assert front is not None
-        assert behind is not None
-        each = [table.block(index, None, others, None) for table in self.tables]
-        return self._sum(front, behind, each)
-
-    def variances(self, now: Tensor | None) -> Tensor:
-        assert now is not None
-        here = now[None]
-        return self._sum(here, here, [table.diagonal[None] for table in self.tables])[0]
-
-    @property
-    def num_normals(self) -> int:
-        return sum(len(table.root) for table in self.tables)
-
-    def simulate(self, normal: Tensor) -> Tensor:
-        """See the base class; ``... x num_products x A``."""
-        # a draw is a sum of independent draws, one for each product
-        parts = normal.split([len(table.root) for table in self.tables], dim=-1)
-        own = [part @ table.root for part, table in zip(parts, self.tables, strict=True)]
-        return torch.stack(own, dim=-2)
-
-    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor:
-        # f(now, .) = sum_l sqrt(c_l(now, now)) f_l, ... x A
-        own = self._own(now).sqrt()  # num_products
-        return (own.unsqueeze(-1) * simulated).sum(-2)
-
-    def rows_given(
-        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See the base class.
-
-        The values of the rows in product ``l`` are ``c_l(front, now) / c_l(now, now)`` times those
-        behind the present front, plus what is independent of these.
-        """
-        mean = simulated.new_zeros(len(simulated), len(index))
-        known = simulated.new_zeros(len(index), len(index))
-        scales = self.scales(front, now[None])  # n x 1 each
-        for i, own in enumerate(self._own(now).tolist()):
-            if own > 0.0:  # a linear kernel of the front is 0 at the front 0
-                share = scales[i] / math.sqrt(own)
-                mean += share[:, 0] * simulated[:, i, index]
-                known += self.tables[i].block(index, None, index, None).mul_(share).mul_(share.mT)
-        return mean, known
-
-    def _own(self, now: Tensor | None) -> Tensor:
-        assert now is not None
-        return torch.cat([own.reshape(1) for own in self.scales(now[None], now[None])])
-
-    def _sum(self, front: Tensor, behind: Tensor, parts: Sequence[Tensor]) -> Tensor:
-        first, *others = zip(self.scales(front, behind), parts, strict=True)
-        total = first[0] * first[1]  # sum_l c_l K_l
-        for scale, part in others:
-            total.addcmul_(scale, part)
-        return total
-
-
-class OfFronts(Prior):
-    """Any kernel of fronts and points together."""
-
-    def __init__(self, kernel: KernelFunction, points: Tensor, num_front: int) -> None:
-        """See the class.
-
-        Args:
-            kernel: The kernel of fronts and points.
-            points: ``A x d``.
-            num_front: The number of columns in front.
-        """
-        self.num_points, self.num_front = len(points), num_front
-        self._kernel, self._points = kernel, points
-
-    def columns(self, index: Tensor, front: Tensor | None, now: Tensor | None) -> Tensor:
-        assert front is not None
-        assert now is not None
-        return self._kernel(self._inputs(index, front), self._here(now))
-
-    def block(
-        self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
-    ) -> Tensor:
-        assert front is not None
-        assert behind is not None
-        return self._kernel(self._inputs(index, front), self._inputs(others, behind))
-
-    def variances(self, now: Tensor | None) -> Tensor:
-        assert now is not None
-        return self._kernel.diagonal(self._here(now))
-
-    @property
-    def num_normals(self) -> int:
-        return len(self._root[0]) if self._kernel.terms else self.num_points
-
-    def simulate(self, normal: Tensor) -> Tensor:
-        """See the base class; the numbers, followed by the values at all points."""
-        if not self._kernel.terms:
-            return normal
-        factor, order = self._root
-        # in the order of the pivots, values are U' z
-        values = normal.new_empty(*normal.shape[:-1], self.num_points)
-        values[..., order] = normal @ factor
-        return torch.cat([normal, values], dim=-1)
-
-    def function(self, simulated: Tensor, now: Tensor | None) -> Tensor | None:
-        return simulated[..., len(self._root[0]) :] if self._kernel.terms else None
-
-    def rows_given(
-        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See the base class: with ``K = U' U`` at the points, rows have the means ``U^-T k z``."""
-        factor, order = self._root  # r x A, A
-        rank = len(factor)
-        columns = self.columns(index, front, now)[:, order[:rank]].mT  # r x n
-        # the points of the pivots determine z
-        known = torch.linalg.solve_triangular(factor[:, :rank].mT, columns, upper=False)  # r x n
-        return simulated[..., :rank] @ known, known.mT @ known
-
-    @cached_property
-    def _root(self) -> tuple[Tensor, Tensor]:
-        """A factor ``U`` of the covariance of all points, ``r x A``, and the order of its pivots.
-
-        It is the same behind every front, since the kernel is stationary.
-        """
-        here = self._here(self._points.new_zeros(self.num_front))
-        matrix = self._kernel(here, here).cpu().numpy()
-        smallest = NEGLIGIBLE * float(matrix.diagonal().max())
-        factor, pivots, rank, _ = dpstrf(matrix.T, tol=smallest, lower=1, overwrite_a=1)
-        upper = torch.from_numpy(factor).tril().mT[:rank].contiguous()
-        return upper.to(self._points), torch.from_numpy(pivots).long().to(here.device) - 1
-
-    def _inputs(self, index: Tensor, front: Tensor) -> Tensor:
-        return torch.cat([front, self._points[index]], dim=-1)
-
-    def _here(self, now: Tensor) -> Tensor:
-        return torch.cat([now.expand(self.num_points, -1), self._points], dim=-1)
-
-
-def _split(term: Term, num_front: int) -> tuple[Term, Term] | None:
-    """Return the factors of a front and those of a point; None if one of them reads both."""
-    sides: tuple[list[Any], list[Any]] = ([], [])
-    for factor in term:
-        in_front = [column < num_front for column in factor.columns]
-        if len(set(in_front)) == 1:
-            sides[not in_front[0]].append(factor)
-        elif factor.smoothness != math.inf:
-            return None
-        else:  # s exp(-|u|^2 / 2 - |v|^2 / 2) = s exp(-|u|^2 / 2) exp(-|v|^2 / 2)
-            for side, is_front in zip(sides, (True, False), strict=True):
-                kept = [i for i, own in enumerate(in_front) if own is is_front]
-                scale = factor.outputscale if is_front else torch.ones_like(factor.outputscale)
-                columns = tuple(factor.columns[i] for i in kept)
-                lengthscale = factor.lengthscale[kept]
-                side.append(StationaryKernel(math.inf, lengthscale, scale, columns))
-    return tuple(sides[0]), tuple(sides[1])
-
-
-def prior_of(kernel: Kernel, points: Tensor, num_front: int = 0) -> Prior:
-    """Return the prior of points under a kernel, in its cheapest form.
-
-    Args:
-        kernel: A GPyTorch kernel of fronts and points, without a batch shape.
-        points: ``A x d``, as the kernel expects them.
-        num_front: The number of columns in front of the points.
-
-    Raises:
-        ValueError: If the kernel reads other columns, or its values are not a covariance.
-    """
-    if num_front == 0:
-        return Table.from_kernel(kernel, points)
-    dim = num_front + points.shape[-1]
-    check_kernel_columns(kernel, dim)
-    products = read_products(kernel, dim, with_others=True) or []
-    split = [_split(term, num_front) for term in products]
-    if None in split or not 0 < len(split) <= LARGEST_SUM:
-        return OfFronts(kernel_function(kernel, dim), points, num_front)
-    inputs = torch.nn.functional.pad(points, (num_front, 0))  # kernels count all columns
-    one = points.new_ones(())
-    fronts, tables = [], []
-    for sides in filter(None, split):
-        # no factor is a constant, which has an infinite lengthscale
-        constants = (StationaryKernel(math.inf, one / 0.0, one, (c,)) for c in (0, num_front))
-        front, behind = (
-            sum_of_products([side or (constant,)])
-            for side, constant in zip(sides, constants, strict=True)
-        )
-        fronts.append(front)
-        tables.append(Table.from_function(behind, inputs, type(kernel).__name__))
-    return Separable(fronts, tables, num_front)
-
-
 class Stack:
     """``G`` priors of the same points, as one batch.
 
@@ -579,7 +348,7 @@ class Stack:
         priors: The priors.
         num_points: ``A``.
         num_front: The number of columns in front of the points.
-        matrices: ``G x A x A``, the covariances of all points if they are kept and one tensor.
+        matrices: ``1 x A x A``, the covariance of all points if there is one prior and it is kept.
     """
 
     def __init__(self, priors: Sequence[Prior]) -> None:
@@ -593,10 +362,6 @@ class Stack:
         matrix = priors[0].matrix if len(priors) == 1 else None
         self.matrices = None if matrix is None else matrix.unsqueeze(0)
 
-    def __len__(self) -> int:
-        """Return ``G``."""
-        return len(self.priors)
-
     def columns(
         self, index: Tensor, front: Tensor | None = None, now: Tensor | None = None
     ) -> Tensor:
@@ -607,27 +372,22 @@ class Stack:
             front: ``k x c``, the rows' fronts.
             now: ``c``, the front of all points.
         """
-        if index.dim() == 1:
-            return _stacked([prior.columns(index, front, now) for prior in self.priors])
         if len(self.priors) == 1:
-            return self.priors[0].columns(index, front, now)
-        pairs = zip(self.priors, index, strict=True)  # each prior has rows of its own
+            found = self.priors[0].columns(index, front, now)
+            return found if index.dim() == 2 else found.unsqueeze(0)
+        pairs = zip(self.priors, index.expand(len(self.priors), -1), strict=True)
         return torch.stack([prior.columns(own, front, now) for prior, own in pairs])
 
     def block(
         self, index: Tensor, front: Tensor | None, others: Tensor, behind: Tensor | None
     ) -> Tensor:
-        """Return ``G x k x l`` covariances of rows with others; see :class:`Prior`."""
-        return _stacked([prior.block(index, front, others, behind) for prior in self.priors])
+        """Return new ``G x k x l`` covariances of rows with others; see :class:`Prior`."""
+        return torch.stack([prior.block(index, front, others, behind) for prior in self.priors])
 
     def among(self, index: Tensor, front: Tensor | None = None) -> Tensor:
         """Return new ``G x n x n`` covariances of rows with each other."""
         return self.block(index, front, index, front)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
-        """Return ``G x A`` prior variances; they must not be changed."""
-        return _stacked([prior.variances(now) for prior in self.priors])
-
-
-def _stacked(each: Sequence[Tensor]) -> Tensor:
-    return each[0].unsqueeze(0) if len(each) == 1 else torch.stack(list(each))
+        """Return new ``G x A`` prior variances."""
+        return torch.stack([prior.variances(now) for prior in self.priors])

@@ -161,11 +161,11 @@ class RoundPosterior:
             rows: The rows of this posterior.
         """
         own = self.prior.priors[0]
-        function = own.function(simulated, self.now)  # 1 x k x A
-        if function is None:  # no root serves all fronts
+        if not own.has_root:
             every = torch.arange(self.prior.num_points, device=self.lam.device)
             root = root_of(self.columns(every)[0])
             return simulated[..., : root.shape[1]] @ root.mT
+        function = simulated[..., -self.prior.num_points :]  # 1 x k x A
         noise = self.lam * rows.noise
         if rows.front is None or self.now is None:
             outcomes = function[..., rows.index] + noise.sqrt() * normal
@@ -257,7 +257,7 @@ def factorized(prior: Stack, lam: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         lam: ``G`` noise variances.
         rows: ``n`` rows.
     """
-    block = prior.among(rows.index, rows.front).expand(len(lam), -1, -1).clone()
+    block = prior.among(rows.index, rows.front).expand(len(lam), -1, -1).contiguous()
     noise = lam.unsqueeze(-1) * rows.noise  # G x n
     block.diagonal(dim1=-2, dim2=-1).add_(noise)
     factor = cholesky(block)

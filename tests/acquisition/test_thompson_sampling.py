@@ -21,7 +21,7 @@ from botorch_bandits import Arms, GPThompsonSampling
 from botorch_bandits.acquisition.player import Player
 from botorch_bandits.acquisition.rules import ThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.models.reading import hallucinate
 
@@ -146,7 +146,7 @@ def test_draws_of_gp_bts_on_arms_have_the_hallucinated_moments() -> None:
     K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
     width, lam = 1.5, 0.1
     rule = ThompsonArmsRule(ConstantWidth(width), hallucinates=True)
-    player = Player(rule, [Table.from_matrix(K)], lam, [1.0], 0, prior_mean=0.3)
+    player = Player(rule, [Prior.from_matrix(K)], lam, [1.0], 0, prior_mean=0.3)
     arms, outcomes = torch.tensor([1, 6]), double([1.0, -0.5])
     pending = torch.tensor([2, 2, 5])
     told, waiting = (

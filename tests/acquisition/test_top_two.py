@@ -33,7 +33,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.acquisition.thompson_sampling import TopTwoArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior
 
 from .cases import bandit_gp, uniform
 
@@ -82,7 +82,7 @@ def check_law(counts: np.ndarray, law: np.ndarray) -> None:
 def test_arms_are_played_by_the_law_of_russo(num_streams: int) -> None:
     K = rbf(GRID, GRID)
     rule = TopTwoArmsRule(ConstantWidth(1.0), leader_probability=0.3, max_draws=300)
-    prior, seeds = Table.from_matrix(torch.from_numpy(K)), list(range(num_streams))
+    prior, seeds = Prior.from_matrix(torch.from_numpy(K)), list(range(num_streams))
     player = Replicates(rule, [prior], NOISE, [1.0], seeds, prior_mean=0.4)
     rows, y = np.array([0, 2, 3, 3, 5]), np.array([0.1, 0.9, 0.8, 1.1, 0.2])
     for arm, outcome in zip(rows, y, strict=True):

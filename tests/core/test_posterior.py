@@ -16,7 +16,7 @@ from torch import Tensor
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.core.priors import Prior, Stack, Table, prior_of, root_of
+from botorch_bandits.core.priors import Prior, Stack, prior_of, root_of
 from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
 
@@ -87,7 +87,7 @@ KERNELS = [matern(0.3), ScaleKernel(squared_exponential(0.2, 0.5)).double(), mat
 @pytest.mark.parametrize(("num_priors", "num_outputs"), [(1, 1), (1, 3), (3, 1), (3, 2)])
 def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs):
     kernels = KERNELS[:num_priors]
-    stack = Stack([Table.from_kernel(kernel, POINTS) for kernel in kernels])
+    stack = Stack([prior_of(kernel, POINTS) for kernel in kernels])
     levels = torch.full((num_priors,), lam, dtype=DTYPE)
     conditioner = Conditioner(Posterior(stack, levels, num_outputs, 0.3))
     rows = draw_rows(90, num_outputs)
@@ -102,7 +102,7 @@ def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs
 @pytest.mark.parametrize("num_priors", [1, 2])
 def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
     kernels = KERNELS[:num_priors]
-    stack = Stack([Table.from_kernel(kernel, POINTS) for kernel in kernels])
+    stack = Stack([prior_of(kernel, POINTS) for kernel in kernels])
     conditioner = Conditioner(Posterior(stack, torch.full((num_priors,), lam, dtype=DTYPE)))
     rows = draw_rows(120)
     for t in range(1, 121):
@@ -123,7 +123,7 @@ def test_folded_rows_give_the_same_posterior():
     few = POINTS[:12]
     kernel = matern(0.3)
     conditioner = Conditioner(
-        Posterior(Stack([Table.from_kernel(kernel, few)]), torch.tensor([0.01], dtype=DTYPE))
+        Posterior(Stack([prior_of(kernel, few)]), torch.tensor([0.01], dtype=DTYPE))
     )
     rows = draw_rows(400)
     rows = Rows(rows.index % 12, rows.Y, rows.noise)
@@ -142,7 +142,7 @@ def test_folded_rows_give_the_same_posterior():
 def test_many_points_without_a_matrix_give_the_same_posterior():
     many = torch.rand(4200, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
     kernel = matern(0.3)
-    table = Table.from_kernel(kernel, many)
+    table = prior_of(kernel, many)
     assert table.matrix is None
     conditioner = Conditioner(Posterior(Stack([table]), torch.tensor([0.01], dtype=DTYPE)))
     rows = draw_rows(100)
@@ -235,7 +235,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
 @pytest.mark.parametrize("points", [[4, 11, 4], [3] * len(POINTS)])
 def test_a_point_observed_again_has_the_variance_of_one_more_row(points):
     conditioner = Conditioner(
-        Posterior(Stack([Table.from_kernel(KERNELS[0], POINTS)]), torch.tensor([0.1], dtype=DTYPE))
+        Posterior(Stack([prior_of(KERNELS[0], POINTS)]), torch.tensor([0.1], dtype=DTYPE))
     )
     rows = draw_rows(20)
     posterior, again = conditioner.at(rows), torch.tensor(points)
@@ -262,8 +262,7 @@ def test_replicates_have_their_own_rows(device_name):
     masks[40, 1] = True
 
     def play(device: torch.device | str) -> tuple[Tensor, Tensor, Tensor]:
-        table = Table.from_kernel(KERNELS[0], POINTS)
-        table = Table(table.diagonal.to(device), table.matrix.to(device))
+        table = Prior.from_matrix(prior_of(KERNELS[0], POINTS).matrix.to(device))
         levels = torch.full((count,), lam, dtype=DTYPE).to(device)
         posterior = Posterior(Stack([table]), levels)
         weight = torch.zeros(count, len(POINTS), dtype=DTYPE)
@@ -308,7 +307,7 @@ def covariance_of(transform: Tensor) -> Tensor:
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
 def test_draws_of_points_have_the_posterior_covariance(noise):
     """Draws are linear in their normal numbers, so unit vectors in their place give a root."""
-    prior = Table.from_kernel(KERNELS[0], POINTS)
+    prior = prior_of(KERNELS[0], POINTS)
     conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([noise], dtype=DTYPE)))
     rows = draw_rows(40)
     posterior, kept = conditioner.at(rows), rows.collapsed()
@@ -369,7 +368,7 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
 
 
 def test_a_copied_posterior_goes_on_alone():
-    stack = Stack([Table.from_kernel(KERNELS[0], POINTS)])
+    stack = Stack([prior_of(KERNELS[0], POINTS)])
     conditioner = Conditioner(Posterior(stack, torch.tensor([0.1], dtype=DTYPE)))
     rows = draw_rows(40)
     mean = conditioner.at(rows[:20]).mean.clone()
@@ -391,14 +390,14 @@ def test_changes_between_rows_are_found_by_their_ids():
 
 
 def test_priors_are_shared_and_checked():
-    assert Table.from_kernel(matern(0.3), POINTS) is Table.from_kernel(matern(0.3), POINTS)
-    assert Table.from_kernel(matern(0.3), POINTS) is not Table.from_kernel(matern(0.4), POINTS)
+    assert prior_of(matern(0.3), POINTS) is prior_of(matern(0.3), POINTS)
+    assert prior_of(matern(0.3), POINTS) is not prior_of(matern(0.4), POINTS)
     with pytest.raises(ValueError, match="kernel_matrix"):
-        Table.from_matrix(torch.ones(2, 3, dtype=DTYPE))
+        Prior.from_matrix(torch.ones(2, 3, dtype=DTYPE))
     with pytest.raises(ValueError, match="not symmetric"):
-        Table.from_matrix(torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=DTYPE))
+        Prior.from_matrix(torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=DTYPE))
     with pytest.raises(ValueError, match="not positive semi-definite"):
-        Table.from_matrix(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=DTYPE))
+        Prior.from_matrix(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=DTYPE))
 
 
 @pytest.mark.parametrize(("rank", "count"), list(itertools.product([1, 4], [5, 12])))
@@ -411,9 +410,9 @@ def test_roots_give_back_their_covariance(rank, count):
     stacked = torch.stack([covariance, 2.0 * covariance])
     roots = root_of(stacked)
     torch.testing.assert_close(roots @ roots.mT, stacked, rtol=0.0, atol=1e-9)
-    table = Table.from_matrix(covariance)
-    torch.testing.assert_close(table.root.mT @ table.root, covariance, rtol=0.0, atol=1e-10)
-    assert isinstance(table, Prior)
+    table = Prior.from_matrix(covariance)
+    root = table.simulate(torch.eye(table.num_normals, dtype=DTYPE))
+    torch.testing.assert_close(root.mT @ root, covariance, rtol=0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("among", [None, [3, 50, 800]])
@@ -426,7 +425,7 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
     rows = Rows(index, rows.Y, rows.noise, ids=rows.ids)
     assert FEW_OPERATIONS < 300**2 * 900
     given = (torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
-    stack = Stack([Table.from_kernel(matern(0.2), many)])
+    stack = Stack([prior_of(matern(0.2), many)])
     posterior = RoundPosterior(stack, *given, None)
     mean = posterior.mean[0, 0]
     some = None if among is None else torch.tensor(among)

@@ -24,7 +24,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.core.kernels import check_kernel_columns
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import prior_of
 
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
 KNOWN = {"rkhs_bound": 1.0, "noise_bound": 0.1}
@@ -135,9 +135,9 @@ def test_a_kernel_on_arms_is_a_covariance(kernel: Kernel, message: str, rule: An
 def test_of_many_arms_some_are_looked_at() -> None:
     many = torch.linspace(0.0, 1.0, 5000, dtype=torch.float64).unsqueeze(-1)
     with pytest.raises(ValueError, match="not positive semi-definite"):
-        Table.from_kernel(Cone().double(), many)
+        prior_of(Cone().double(), many)
     sound = (RBFKernel() + MaternKernel(nu=0.5)).double()
-    assert Table.from_kernel(sound, many).num_points == 5000
+    assert prior_of(sound, many).num_points == 5000
 
 
 @pytest.mark.parametrize("num_arms", [2, 40, 400])
@@ -149,7 +149,7 @@ def test_kernels_of_gpytorch_are_covariances(num_arms: int) -> None:
         ScaleKernel(MaternKernel(nu=0.5)) * RBFKernel(),
         ScaleKernel(RBFKernel() + MaternKernel(nu=1.5)),
     ):
-        assert Table.from_kernel(kernel.double(), points).num_points == num_arms
+        assert prior_of(kernel.double(), points).num_points == num_arms
 
 
 WRONG_COLUMNS = {

@@ -7,7 +7,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits.acquisition import GPUpperConfidenceBound, Replicates
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms
 from botorch_bandits.simulation import SimulationResult
 from botorch_bandits.simulation.arms import play_arms
@@ -17,7 +17,7 @@ LEVEL = 0.3
 
 
 def played(num_replicates: int, bounded_noise: bool) -> tuple[torch.Tensor, SimulationResult]:
-    prior = Table.from_matrix(RBFKernel().double()(CHOICES).to_dense().detach())
+    prior = Prior.from_matrix(RBFKernel().double()(CHOICES).to_dense().detach())
     rule = GPUpperConfidenceBound.with_options(width=2.0).arms_rule(Arms(CHOICES))
     seeds = tuple(range(num_replicates))
     values = torch.stack([(3.0 * CHOICES[:, 0] + seed).sin() for seed in seeds])

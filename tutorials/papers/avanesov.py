@@ -38,7 +38,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior, prior_of
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP, double_kernel
 from botorch_bandits.problems import (
@@ -90,9 +90,9 @@ class ChangingStudy(ArmsStudy):
         return arms_of(self.periods.shape[-1])
 
     @property
-    def prior(self) -> Table:
+    def prior(self) -> Prior:
         """The prior of the arms."""
-        return prior_of(self.periods.shape[-1])
+        return prior_on(self.periods.shape[-1])
 
     @cached_property
     def problems(self) -> tuple[Any, ...]:
@@ -125,9 +125,9 @@ def arms_of(num_arms: int) -> Arms:
 
 
 @cache
-def prior_of(num_arms: int) -> Table:
+def prior_on(num_arms: int) -> Prior:
     """Return the prior of the points."""
-    return Table.from_kernel(kernel(), arms_of(num_arms).choices)
+    return prior_of(kernel(), arms_of(num_arms).choices)
 
 
 def kernel() -> MaternKernel:

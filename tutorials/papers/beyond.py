@@ -47,7 +47,7 @@ from botorch_bandits.change_points import (
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior, prior_of
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.forgetting import (
@@ -90,7 +90,7 @@ from papers.avanesov import (
     kernel,
     make_study,
     play_changing,
-    prior_of,
+    prior_on,
     report_comparison,
 )
 from papers.environments import (
@@ -367,9 +367,9 @@ class FollowStudy(ChangingStudy):
         return Arms(self.points)
 
     @cached_property
-    def prior(self) -> Table:
+    def prior(self) -> Prior:
         """The prior of the arms."""
-        return Table.from_kernel(kernel(), self.points)
+        return prior_of(kernel(), self.points)
 
     @cached_property
     def problems(self) -> tuple[Any, ...]:
@@ -522,7 +522,7 @@ def _forgetting_study(
         else switching_gp_draws(kernel(), arms, points, drawn, NOISE_STD)
         for drawn in seeds
     )
-    matrix = prior_of(num_arms).matrix
+    matrix = prior_on(num_arms).matrix
     assert matrix is not None
     nothing = torch.zeros(count, 1, dtype=torch.float64)
     return FollowStudy(

@@ -35,7 +35,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.checks import DTYPE, check_one_of
 from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import double_kernel
 from botorch_bandits.problems import Hartmann3Reward
@@ -211,16 +211,16 @@ def _rkhs_functions(
     kernel_matrix: Tensor, figure: int, seed: int, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Return the functions, ``count x num_arms``, and the norms of those of Figure 1."""
-    prior = Table.from_matrix(kernel_matrix)
+    prior = Prior.from_matrix(kernel_matrix)
     normal = torch.stack(
         [
             torch.randn(
-                len(prior.root), dtype=torch.float64, generator=generator(seed, trial, "function")
+                prior.num_normals, dtype=torch.float64, generator=generator(seed, trial, "function")
             )
             for trial in range(first, first + count)
         ]
     )
-    draws = normal @ prior.root
+    draws = prior.simulate(normal)
     if figure == 2:
         return draws, draws.new_empty(0)
     ridges = SHARE_OF_RANGE * (draws.amax(-1) - draws.amin(-1))
@@ -615,7 +615,7 @@ def _find(
     rule = None if recipe is None else recipe.arms_rule(Arms(numbered))
     lam = NOISE_STD**2
     seeds = [derive_seed(seed, trial, "replicate") for trial in range(count)]
-    engine = Replicates(rule, [Table.from_matrix(matrix)], lam, [1.0], seeds)
+    engine = Replicates(rule, [Prior.from_matrix(matrix)], lam, [1.0], seeds)
     found = torch.zeros(count, 2, dtype=torch.bool)
     rounds = torch.full((count,), NUM_ROUNDS + 1)
     missed = torch.zeros(count, dtype=torch.bool)

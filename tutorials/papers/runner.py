@@ -35,7 +35,7 @@ from torch import Tensor
 from botorch_bandits import __version__
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch, Replicates
 from botorch_bandits.checks import check_integer
-from botorch_bandits.core.priors import Table
+from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import SimulationResult, play_arms
@@ -82,9 +82,9 @@ class ArmsStudy:
         return tuple(derive_seed(self.seed, trial, "replicate") for trial in trials)
 
     @cached_property
-    def prior(self) -> Table:
+    def prior(self) -> Prior:
         """The prior of the arms."""
-        return Table.from_matrix(self.kernel_matrix)
+        return Prior.from_matrix(self.kernel_matrix)
 
 
 @dataclass(frozen=True)
