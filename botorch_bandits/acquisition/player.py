@@ -125,7 +125,7 @@ class Player:
         means = means.reshape(-1, 1).expand(count, len(self.group_of_output))
         self._conditioner: Conditioner | RoundConditioner
         if stack.num_front or not rows_stay:
-            self._conditioner = RoundConditioner(stack, levels, means, rows_stay)
+            self._conditioner = RoundConditioner(stack, levels, means)
         else:
             self._conditioner = Conditioner(Posterior(stack, levels, means.shape[1], means))
         self.prior_mean = float(means[0, 0])

@@ -37,10 +37,6 @@ from botorch_bandits.core.rows import Rows
 
 FIRST_ROOM = 64
 """Rows for which there is memory at first, and before everything is factorized anew."""
-MANY_POINTS = 4096
-"""With more points, the columns of observed points are kept, because their matrix is not."""
-FIRST_ROOM_OF_MANY = 512
-"""Rows before everything is factorized anew for so many points, whose prior costs most."""
 FOLDED_AT_ONCE = 32
 """Rows that are folded into a covariance of all points at a time, by one fast product."""
 ROW_COST = 2.5
@@ -110,10 +106,9 @@ class Posterior:
         self._V = lam.new_empty(groups, FIRST_ROOM, points)
         self._sign = lam.new_ones(FIRST_ROOM)
         self._has_signs = False
-        self._num_folds, self._limit = 0, self._smallest_limit
+        self._num_folds, self._limit = 0, FIRST_ROOM
         self._pending: Rows | None = None
         self._collapsed: tuple[Rows, Rows] | None = None
-        self._forget_columns()
         self._share_memory()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,7 +178,6 @@ class Posterior:
         own, gain = copy.copy(self), self._log_det.clone()
         own.variance = self.variance.clone()
         own._pending, own._collapsed = pending, None
-        own._forget_columns()
         own._share_memory()
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
@@ -203,7 +197,6 @@ class Posterior:
         """
         n, groups = rows.index.shape[-1], self.batch
         self.rows, self.folded, self.num_kept = rows, None, n
-        self._forget_columns()
         self._make_room(n, copies=False)
         columns = self.prior.columns(rows.index).expand(groups, -1, -1)  # G x n x A
         at = rows.index.expand(groups, n).unsqueeze(-2).expand(-1, n, -1)
@@ -225,7 +218,7 @@ class Posterior:
         torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
         known = torch.linalg.vecdot(V, V, dim=-2)  # sum_i V_i^2, G x A
         torch.sub(self.prior.variances(), known, out=self.variance)
-        self._num_folds, self._limit = 0, max(self._smallest_limit, 2 * n)
+        self._num_folds, self._limit = 0, max(FIRST_ROOM, 2 * n)
         if 2 * n > FIRST_ROOM and self._folding_pays(n):
             self.fold()
         return self
@@ -251,17 +244,16 @@ class Posterior:
     ) -> None:
         """Do what :meth:`add_each` does for a single posterior, in its memory."""
         n, product, sign = self.num_kept, own.product, self._set_sign(noise)
-        row, first = own.V[n], 0
-        if own.base is None:
-            column, first = self._start_of_column(index)
-            known = column.numpy()[0]
+        row = own.V[n]
+        if own.base is None:  # too many points for a matrix
+            known = self.prior.columns(torch.tensor([index])).numpy()[0, 0]
         else:
             known = own.base[index]
-        if n > first:
-            at_index = own.V[first:n, index]
+        if n:
+            at_index = own.V[:n, index]
             if self._has_signs:
-                at_index = at_index * own.sign[first:n]
-            known = np.subtract(known, np.dot(at_index, own.V[first:n], out=product), out=row)
+                at_index = at_index * own.sign[:n]
+            known = np.subtract(known, np.dot(at_index, own.V[:n], out=product), out=row)
         total = float(own.variance[index]) + own.lam * noise
         pivot = math.sqrt(sign * total)
         np.divide(known, pivot, out=row)
@@ -407,11 +399,11 @@ class Posterior:
         known = self._signed(V[:, :, rows.index]) @ weights.mT  # G x rows of V x k
         return simulated - weights @ self._base(rows.index) + known.mT @ V
 
-    def _signed(self, rows: Tensor, first: int = 0) -> Tensor:
-        """Multiply ``G x n x k`` rows of ``V``, from a first one on, by their signs."""
+    def _signed(self, rows: Tensor) -> Tensor:
+        """Multiply ``G x n x k`` rows of ``V`` by their signs."""
         if not self._has_signs:
             return rows
-        return rows * self._sign[first : first + rows.shape[1]].unsqueeze(-1)
+        return rows * self._sign[: rows.shape[1]].unsqueeze(-1)
 
     def _base(self, index: Tensor) -> Tensor:
         """Return columns of the covariance from which the rows are taken, ``G x k x A``."""
@@ -425,45 +417,6 @@ class Posterior:
         if index.dim() == 1:
             return self.folded[:, index]
         return self.folded.gather(1, index.unsqueeze(-1).expand(-1, -1, self.folded.shape[-1]))
-
-    def _forget_columns(self) -> None:
-        self._slot_of: dict[int, int] = {}
-        self._kept_columns = self.lam.new_empty(0, self.prior.num_points)
-        self._num_counted = 0  # rows that the kept columns account for
-
-    def _start_of_column(self, index: int) -> tuple[Tensor, int]:
-        """Return a point's covariances with all points, ``1 x A``, and the first row to take off.
-
-        Of very many points no matrix is kept. Instead, the columns of observed points are kept, and
-        many rows at a time are taken off all of them, by one product.
-        """
-        at = torch.tensor([index])
-        if self.prior.num_points <= MANY_POINTS:
-            return self.prior.columns(at)[0], 0
-        if self.num_kept - self._num_counted >= FOLDED_AT_ONCE:
-            some = torch.tensor(list(self._slot_of), dtype=torch.long)
-            V = self._V[:, self._num_counted : self.num_kept]
-            own = self._kept_columns[: len(some)]
-            own.addmm_(self._signed(V[:, :, some], self._num_counted)[0].mT, V[0], alpha=-1.0)
-            self._num_counted = self.num_kept
-        slot, count = self._slot_of.get(index), self._num_counted
-        if slot is None:
-            slot = self._slot_of[index] = len(self._slot_of)
-            if slot == len(self._kept_columns):
-                more = self._kept_columns.new_empty(2 * slot + 16, self.prior.num_points)
-                more[:slot] = self._kept_columns
-                self._kept_columns = more
-            known = self._signed(self._V[:, :count, at])[0].mT
-            column = self.prior.columns(at)[0]
-            torch.addmm(
-                column, known, self._V[0, :count], alpha=-1.0, out=self._kept_columns[slot:][:1]
-            )
-        return self._kept_columns[slot : slot + 1], count
-
-    @property
-    def _smallest_limit(self) -> int:
-        """Rows before everything is factorized anew; more if the prior costs most."""
-        return FIRST_ROOM_OF_MANY if self.prior.num_points > MANY_POINTS else FIRST_ROOM
 
     def _make_room(self, num_rows: int, copies: bool = True) -> None:
         """Make room for rows; without copies, for other ones, whose signs are 1."""

@@ -52,7 +52,7 @@ class RoundPosterior:
         prior_mean: Tensor,
         rows: Rows,
         now: Tensor | None,
-        factor: Tensor | None = None,
+        factor: Tensor,
     ) -> None:
         """See the class.
 
@@ -62,15 +62,11 @@ class RoundPosterior:
             prior_mean: ``G x m``.
             rows: The rows.
             now: ``c``, the front of all points; None if there are none.
-            factor: The factor of the rows, if it is known.
+            factor: The factor of the rows; see :func:`extended`.
         """
         self.prior, self.lam, self.rows, self.now = prior, lam, rows, now
-        self._prior_mean = prior_mean
-        if factor is None:
-            self.factor, twice = factorized(prior, lam, rows)
-        else:
-            self.factor, twice = factor, twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
-        self.gain = 0.5 * twice
+        self._prior_mean, self.factor = prior_mean, factor
+        self.gain = 0.5 * twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
         # mean = prior mean + K(points, rows) (K + lam N)^-1 (Y - prior mean)
         residual = rows.Y - prior_mean.unsqueeze(-2)  # G x n x m
         self.mean = prior_mean.unsqueeze(-1) + self._solved(residual).mT @ self._columns
@@ -119,15 +115,8 @@ class RoundPosterior:
         Args:
             pending: ``k`` rows; their outcomes do not matter.
         """
-        n, k = len(self.rows), len(pending)
-        half = self._half(self._with_rows(pending))  # G x n x k
-        block = self.prior.among(pending.index, pending.front) - half.mT @ half
-        block.diagonal(dim1=-2, dim2=-1).add_(self.lam.unsqueeze(-1) * pending.noise)
-        # L = [[L_old, 0], [half', chol(block)]]
-        factor = self.factor.new_zeros(self.batch, n + k, n + k)
-        factor[:, :n, :n], factor[:, n:, :n] = self.factor, half.mT
-        factor[:, n:, n:] = cholesky(block)
         every = self.rows.followed_by(pending)
+        factor = extended(self.prior, self.lam, every, self.factor)
         view = RoundPosterior(self.prior, self.lam, self._prior_mean, every, self.now, factor)
         view.mean, view.gain = self.mean, self.gain
         return view
@@ -230,7 +219,7 @@ class RoundPosterior:
         # some rows leave at least the variance that all leave
         count = min(max(TELLING_ROWS, len(told) // 4), len(told))
         some = told.topk(count).indices.sort().values
-        factor, _ = factorized(self.prior, self.lam, rows[some])
+        factor = extended(self.prior, self.lam, rows[some], self.factor[:, :0, :0])
         half = torch.linalg.solve_triangular(factor[0], self._columns[0, some], upper=False)
         return prior - half.square().sum(0)
 
@@ -249,16 +238,24 @@ class RoundPosterior:
         return torch.linalg.solve_triangular(self.factor.mT, self._half(columns), upper=True)
 
 
-def factorized(prior: Stack, lam: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Return the factor ``L`` of rows, ``G x n x n``, and ``G`` times twice their gain.
+def extended(prior: Stack, lam: Tensor, rows: Rows, factor: Tensor) -> Tensor:
+    """Return the factor ``L`` of rows, ``G x n x n``, from that of the first ones.
 
     Args:
         prior: The priors.
         lam: ``G`` noise variances.
         rows: ``n`` rows.
+        factor: ``G x k x k``, the factor of the first ``k`` rows, which may be none.
     """
-    block = prior.among(rows.index, rows.front).expand(len(lam), -1, -1).contiguous()
-    noise = lam.unsqueeze(-1) * rows.noise  # G x n
-    block.diagonal(dim1=-2, dim2=-1).add_(noise)
-    factor = cholesky(block)
-    return factor, twice_the_gain(factor, noise)
+    n, k, groups = len(rows), factor.shape[-1], len(lam)
+    new = rows[k:]
+    cross = prior.block(rows.index, rows.front, new.index, new.front)  # 1 or G x n x r
+    cross = cross.expand(groups, -1, -1).contiguous()
+    corner = cross[:, k:]  # G x r x r
+    corner.diagonal(dim1=-2, dim2=-1).add_(lam.unsqueeze(-1) * new.noise)
+    # L = [[L_old, 0], [half', chol(corner - half' half)]] with half = L_old^-1 K(old, new)
+    half = torch.linalg.solve_triangular(factor, cross[:, :k], upper=False)  # G x k x r
+    whole = factor.new_zeros(groups, n, n)
+    whole[:, :k, :k], whole[:, k:, :k] = factor, half.mT
+    whole[:, k:, k:] = cholesky(corner - half.mT @ half)
+    return whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,12 +127,14 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
 
     A row whose outcome or noise is another one has left and come again.
     """
-    n = len(old)
-    if n <= len(new) and _is_start(old, new):  # rows were only added
-        return Changes((), range(n, len(new)))
+    n, has_ids = len(old), old.ids is not None and new.ids is not None
+    is_start = begins_with(new, old) and torch.equal(old.Y, new.Y[:n])
+    if n == 0 or (is_start and not (has_ids and not torch.equal(old.ids, new.ids[:n]))):
+        return Changes((), range(n, len(new)))  # rows were only added
     if old.ids is None or new.ids is None:
         return None
-    at_old, at_new = _matched(old.ids, new.ids)  # places of the rows that both have
+    # places of the rows that both have
+    _, at_old, at_new = np.intersect1d(old.ids.cpu(), new.ids.cpu(), True, return_indices=True)
     left = torch.ones(n, dtype=torch.bool, device=old.index.device)
     came = torch.ones(len(new), dtype=torch.bool, device=new.index.device)
     # another outcome or another weight is another row
@@ -140,26 +143,11 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
     return Changes(left.nonzero()[:, 0].tolist(), came.nonzero()[:, 0].tolist())
 
 
-def _is_start(old: Rows, new: Rows) -> bool:
-    n = len(old)
-    if n == 0:
-        return True
+def begins_with(rows: Rows, first: Rows) -> bool:
+    """Return whether rows begin with others, regardless of outcomes."""
+    n, front = len(first), rows.front
     return (
-        torch.equal(old.index, new.index[:n])
-        and torch.equal(old.Y, new.Y[:n])
-        and torch.equal(old.noise, new.noise[:n])
-        and (old.ids is None or new.ids is None or torch.equal(old.ids, new.ids[:n]))
-        and (old.front is None or new.front is None or torch.equal(old.front, new.front[:n]))
+        torch.equal(first.index, rows.index[:n])
+        and torch.equal(first.noise, rows.noise[:n])
+        and (first.front is None or front is None or torch.equal(first.front, front[:n]))
     )
-
-
-def _matched(old: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where numbers that occur in both are in the old and in the new ones."""
-    if not len(old) or not len(new):
-        return old[:0], new[:0]
-    # the place of each id in the new rows, -1 where there is none
-    where = old.new_full((int(max(old.max(), new.max())) + 1,), -1)
-    where[new] = torch.arange(len(new), device=new.device)
-    at_new = where[old]
-    kept = at_new >= 0
-    return kept.nonzero()[:, 0], at_new[kept]

@@ -17,7 +17,7 @@ from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, prior_of, root_of
-from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior
+from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior, extended
 from botorch_bandits.core.rows import Rows, changes_between
 
 DTYPE = torch.float64
@@ -193,7 +193,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.full((1, 2), 0.2, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
+    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means)
     rows = draw_rows(30, 2, front=num_front)
     values = whole_kernel(kernel, rows.front, POINTS, rate)
     now = torch.full((num_front,), 0.4, dtype=DTYPE)
@@ -326,7 +326,7 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.zeros(1, 1, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means, True)
+    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
     posterior = conditioner.at(rows, now)
     numbers = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
@@ -353,7 +353,7 @@ def test_repeated_rows_collapse_to_their_weighted_mean():
 def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1)
     lam, means = torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), lam, means, True)
+    conditioner = RoundConditioner(Stack([prior]), lam, means)
     rows = draw_rows(300)
     front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
     places = rows.index * 2 + rows.ids % 2
@@ -362,7 +362,8 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     for count in (10, 64, 65, 100, 200, 300):
         posterior = conditioner.at(rows[:count], now)
     assert len(posterior.rows) < 120
-    whole = RoundPosterior(Stack([prior]), lam, means, rows, now)
+    factor = extended(Stack([prior]), lam, rows, lam.new_empty(1, 0, 0))
+    whole = RoundPosterior(Stack([prior]), lam, means, rows, now, factor)
     torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
     torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
 
@@ -426,7 +427,8 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
     assert FEW_OPERATIONS < 300**2 * 900
     given = (torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
     stack = Stack([prior_of(matern(0.2), many)])
-    posterior = RoundPosterior(stack, *given, None)
+    factor = extended(stack, given[0], given[2], given[0].new_empty(1, 0, 0))
+    posterior = RoundPosterior(stack, *given, None, factor)
     mean = posterior.mean[0, 0]
     some = None if among is None else torch.tensor(among)
     screened = posterior.screened_variance(mean, width, 1e-18, lambda _: 1e-9, some)[0]
