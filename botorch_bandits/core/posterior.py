@@ -32,11 +32,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.core.priors import Stack, cholesky
+from botorch_bandits.core.priors import LARGEST_MATRIX, Stack, cholesky
 from botorch_bandits.core.rows import Rows
 
 FIRST_ROOM = 64
 """Rows for which there is memory at first, and before everything is factorized anew."""
+FIRST_ROOM_OF_MANY = 512
+"""Rows before everything is factorized anew for so many points that no matrix of them is kept."""
 FOLDED_AT_ONCE = 32
 """Rows that are folded into a covariance of all points at a time, by one fast product."""
 ROW_COST = 2.5
@@ -106,9 +108,12 @@ class Posterior:
         self._V = lam.new_empty(groups, FIRST_ROOM, points)
         self._sign = lam.new_ones(FIRST_ROOM)
         self._has_signs = False
-        self._num_folds, self._limit = 0, FIRST_ROOM
+        self._first_limit = FIRST_ROOM if points <= LARGEST_MATRIX else FIRST_ROOM_OF_MANY
+        self._num_folds, self._limit = 0, self._first_limit
         self._pending: Rows | None = None
         self._collapsed: tuple[Rows, Rows] | None = None
+        # by the number of a point, how many rows its column of covariances accounts for, and these
+        self._seen: dict[int, tuple[int, NDArray[np.float64]]] = {}
         self._share_memory()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -177,7 +182,7 @@ class Posterior:
         self._make_room(self.num_kept + len(pending))
         own, gain = copy.copy(self), self._log_det.clone()
         own.variance = self.variance.clone()
-        own._pending, own._collapsed = pending, None
+        own._pending, own._collapsed, own._seen = pending, None, {}
         own._share_memory()
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
@@ -196,7 +201,7 @@ class Posterior:
                 which those with infinite noise say nothing.
         """
         n, groups = rows.index.shape[-1], self.batch
-        self.rows, self.folded, self.num_kept = rows, None, n
+        self.rows, self.folded, self.num_kept, self._seen = rows, None, n, {}
         self._make_room(n, copies=False)
         columns = self.prior.columns(rows.index).expand(groups, -1, -1)  # G x n x A
         at = rows.index.expand(groups, n).unsqueeze(-2).expand(-1, n, -1)
@@ -216,9 +221,9 @@ class Posterior:
         residual = rows.Y - self._prior_mean.unsqueeze(-2)  # G x n x m
         z = torch.linalg.solve_triangular(factor, residual, upper=False)
         torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
-        known = torch.linalg.vecdot(V, V, dim=-2)  # sum_i V_i^2, G x A
+        known = V.square().sum(-2)  # G x A
         torch.sub(self.prior.variances(), known, out=self.variance)
-        self._num_folds, self._limit = 0, max(FIRST_ROOM, 2 * n)
+        self._num_folds, self._limit = 0, max(self._first_limit, 2 * n)
         if 2 * n > FIRST_ROOM and self._folding_pays(n):
             self.fold()
         return self
@@ -244,16 +249,20 @@ class Posterior:
     ) -> None:
         """Do what :meth:`add_each` does for a single posterior, in its memory."""
         n, product, sign = self.num_kept, own.product, self._set_sign(noise)
-        row = own.V[n]
-        if own.base is None:  # too many points for a matrix
-            known = self.prior.columns(torch.tensor([index])).numpy()[0, 0]
-        else:
+        row, first = own.V[n], 0
+        if own.base is not None:
             known = own.base[index]
-        if n:
-            at_index = own.V[:n, index]
+        elif index in self._seen:  # too many points for a matrix, so observed ones keep columns
+            first, known = self._seen[index]
+        else:
+            known = self.prior.columns(torch.tensor([index])).numpy()[0, 0]
+        if n > first:
+            at_index = own.V[first:n, index]
             if self._has_signs:
-                at_index = at_index * own.sign[:n]
-            known = np.subtract(known, np.dot(at_index, own.V[:n], out=product), out=row)
+                at_index = at_index * own.sign[first:n]
+            known = np.subtract(known, np.dot(at_index, own.V[first:n], out=product), out=row)
+        if own.base is None:
+            self._seen[index] = n, known.copy()
         total = float(own.variance[index]) + own.lam * noise
         pivot = math.sqrt(sign * total)
         np.divide(known, pivot, out=row)
