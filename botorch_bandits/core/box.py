@@ -39,49 +39,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from botorch_bandits.core.kernels import KernelFunction
 
 SMALLEST_PIVOT = 0.5
 """Smallest accepted squared pivot, in noise variances; in exact arithmetic none is below 1."""
 
-CHUNK_ENTRIES = 2**17
-"""Kernel values computed at a time without gradients: larger ones leave a processor's cache."""
-
-BLOCK_ROWS = 128
-"""Rows of ``W`` that are multiplied at a time: each reads what is left of the diagonal only."""
-
-SMALL_TRIANGLE = 64
-"""Triangles of up to this many rows are inverted at once, larger ones by their quarters."""
-
 
 class IndefiniteError(ValueError):
     """Rounding makes a kernel matrix indefinite, or a pivot too small to be trusted."""
-
-
-@dataclass(eq=False)
-class _Memory:
-    """``*g x capacity x capacity`` numbers, of which the first rows are those of ``W``."""
-
-    numbers: Tensor
-    num_written: int
-
-    def with_rows(self, num_rows: int, rows: Tensor) -> _Memory:
-        """Return memory with further rows, ``*g x r x (num_rows + r)``, behind the first ones.
-
-        Only the newest factor may write to the memory that it shares with those before it.
-        """
-        memory, size = self, rows.shape[-1]
-        if self.num_written != num_rows or size > self.numbers.shape[-1]:
-            # a quarter more costs 4 n^2 copied numbers a row, and at most 1.6 n^2 in memory
-            capacity = size + num_rows // 4 + 8
-            numbers = rows.new_zeros(*rows.shape[:-2], capacity, capacity)
-            numbers[..., :num_rows, :num_rows] = self.numbers[..., :num_rows, :num_rows]
-            memory = _Memory(numbers, num_rows)
-        memory.numbers[..., num_rows:size, :size] = rows
-        memory.num_written = size
-        return memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +63,7 @@ class BoxPosterior:
         row_noise: ``*g x n``; the noise variances of the rows.
         prior_mean: ``*g``.
         coefficients: ``a``, ``*g x n``.
+        W: ``*g x n x n``; the inverse Cholesky factor of the noisy covariance of the rows.
         transform: Turns the points that callers give into those that the kernel sees, row by row.
         memo: Results that others keep about the first rows; all posteriors that extend this one
             share it.
@@ -108,7 +76,7 @@ class BoxPosterior:
     row_noise: Tensor
     prior_mean: Tensor
     coefficients: Tensor
-    _memory: _Memory
+    W: Tensor
     transform: Callable[[Tensor], Tensor] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
@@ -146,20 +114,14 @@ class BoxPosterior:
                 row_noise = noise.unsqueeze(-1).expand(*noise.shape, X.shape[-2])
             matrix = kernel(X, X)  # *g x n x n
             matrix.diagonal(dim1=-2, dim2=-1).copy_(kernel.diagonal(X) + row_noise)
-            memory = _Memory(_inverted(_cholesky(matrix, row_noise, 0)), X.shape[-2])
-            start = cls(kernel, X, y, noise, row_noise, prior_mean, y, memory, transform)
+            W = _inverse_factor(matrix, row_noise, 0)
+            start = cls(kernel, X, y, noise, row_noise, prior_mean, y, W, transform)
             return start.with_outcomes(y)
 
     @property
     def num_rows(self) -> int:
         """``n``."""
         return self.X.shape[-2]
-
-    @property
-    def W(self) -> Tensor:
-        """``*g x n x n``; the inverse Cholesky factor of the noisy covariance of the rows."""
-        n = self.num_rows
-        return self._memory.numbers[..., :n, :n]
 
     @cached_property
     def prepared(self) -> Any:
@@ -180,7 +142,7 @@ class BoxPosterior:
     @cached_property
     def outputscale(self) -> float:
         """The prior variance; the largest one at the rows and the origin where it differs."""
-        points = torch.nn.functional.pad(self.X, (0, 0, 0, 1))
+        points = pad(self.X, (0, 0, 0, 1))
         return float(self.kernel.diagonal(points).amax())
 
     def predictions(self) -> tuple[Tensor, Tensor]:
@@ -219,7 +181,7 @@ class BoxPosterior:
             block = self.kernel(X, X) - half @ half.mT
             prior = self.kernel.diagonal(X) - half.square().sum(-1)
             block.diagonal(dim1=-2, dim2=-1).copy_(prior + row_noise)
-            corner = _inverted(_cholesky(block, row_noise, self.num_rows))  # R^-1
+            corner = _inverse_factor(block, row_noise, self.num_rows)  # R^-1
             rows = torch.cat([-(corner @ half @ self.W), corner], dim=-1)  # *g x r x (n + r)
             y = self._mean(cross) if y is None else y
             residuals = torch.cat([self.residuals, y - self.prior_mean.unsqueeze(-1)], dim=-1)
@@ -234,18 +196,17 @@ class BoxPosterior:
                     [self.row_noise, row_noise.expand(*self.row_noise.shape[:-1], -1)], dim=-1
                 ),
                 coefficients=added,
-                _memory=self._memory.with_rows(self.num_rows, rows),
+                W=torch.cat([pad(self.W, (0, X.shape[-2])), rows], dim=-2),
             )
 
     def select(self, index: Tensor | list[int] | int) -> BoxPosterior:
         """Return the posteriors of some replicates or of a single prior, by their numbers."""
-        parts = ("residuals", "noise", "row_noise", "prior_mean", "coefficients")
+        parts = ("residuals", "noise", "row_noise", "prior_mean", "coefficients", "W")
         return replace(
             self,
             **{name: vars(self)[name][index] for name in parts},
             kernel=self.kernel.select(index),
             X=self.X[index] if self.X.dim() > 2 else self.X,
-            _memory=_Memory(self.W[index], self.num_rows),
         )
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,16 +217,9 @@ class BoxPosterior:
         Args:
             X: ``b x d`` points, or ``*g x b x d`` for replicates.
         """
-        size = max(1, CHUNK_ENTRIES // max(1, self.coefficients.numel()))
-        has_graph = torch.is_grad_enabled() and X.requires_grad
-        parts = (X,) if has_graph or X.dim() > 2 else X.split(size)
-        means, variances = zip(*map(self._moments, parts), strict=True)
-        return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
-
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         points = self._seen(X)
         values = self.kernel(points, self.X, self.prepared)  # *g x b x n
-        explained: Tensor = _SquaredNorm.apply(values, self.W)  # *g x b
+        explained = (values @ self.W.mT).square().sum(-1)  # *g x b
         return self._mean(values), self.kernel.diagonal(points) - explained
 
     def mean(self, X: Tensor) -> Tensor:
@@ -310,33 +264,8 @@ class BoxPosterior:
         return values + self.prior_mean.unsqueeze(-1)
 
 
-class _SquaredNorm(torch.autograd.Function):
-    r""":math:`\|W k\|^2` and :math:`2 W^\top W k`, its derivative, with one reading of ``W``."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, W: Tensor) -> Tensor:
-        """Return ``*g x b`` numbers for ``*g x b x n`` kernel values, one in each row."""
-        total = values.new_zeros(values.shape[:-1])
-        solved = torch.zeros_like(values) if ctx.needs_input_grad[0] else None
-        for start in range(0, W.shape[-1], BLOCK_ROWS):
-            end = start + BLOCK_ROWS
-            rows = W[..., start:end, :end]  # beyond the diagonal they are zero
-            half = values[..., :end] @ rows.mT  # *g x b x r of the entries of l(x)
-            total += half.square().sum(-1)
-            if solved is not None:
-                solved[..., :end] += half @ rows
-        ctx.solved = solved
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
-        """Return the derivatives in the kernel values."""
-        return 2.0 * outer.unsqueeze(-1) * ctx.solved, None
-
-
-def _cholesky(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:
-    """Return the Cholesky factor of ``*g x r x r`` noisy covariances given the rows before."""
+def _inverse_factor(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:
+    """Return the inverse Cholesky factor of ``*g x r x r`` noisy covariances given earlier rows."""
     factor, info = torch.linalg.cholesky_ex(matrix)
     squared = factor.diagonal(dim1=-2, dim2=-1).square()  # *g x r
     is_lost = (info != 0) | ~(squared >= SMALLEST_PIVOT * noise).all(-1)
@@ -347,21 +276,5 @@ def _cholesky(matrix: Tensor, noise: Tensor, num_before: int) -> Tensor:
             f"factorized with {num_before + matrix.shape[-1]} rows in float64. Model a larger "
             "noise variance."
         )
-    return factor
-
-
-def _inverted(factor: Tensor) -> Tensor:
-    """Return the inverse of ``... x n x n`` lower triangular matrices, which it overwrites.
-
-    Solving for the unit matrix would do three times the work, because it does not exploit that the
-    result is triangular.
-    """
-    n = factor.shape[-1]
-    if n <= SMALL_TRIANGLE:
-        eye = torch.eye(n, dtype=factor.dtype, device=factor.device).expand_as(factor)
-        return factor.copy_(torch.linalg.solve_triangular(factor, eye, upper=False))
-    # the inverse of ((A, 0), (B, C)) is ((A^-1, 0), (-C^-1 B A^-1, C^-1))
-    half = n // 2
-    first, last = _inverted(factor[..., :half, :half]), _inverted(factor[..., half:, half:])
-    factor[..., half:, :half] = -(last @ factor[..., half:, :half] @ first)
-    return factor
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
