@@ -8,17 +8,20 @@ before anything is recorded.
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import functools
 import inspect
 import math
 import operator
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from torch import Tensor
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "check_finite",
     "check_instance",
     "check_integer",
+    "check_kernel_columns",
     "check_matrix",
     "check_nonnegative",
     "check_number",
@@ -38,6 +42,7 @@ __all__ = [
     "check_probability",
     "check_reward",
     "check_vector",
+    "double_kernel",
     "explains_arguments",
     "store_checked",
 ]
@@ -960,3 +965,97 @@ def _float32_number_error(name: str, dtype: Any) -> str:
         f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its rounding is "
         "accepted."
     )
+
+
+def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
+    """Return a float64 copy of a kernel.
+
+    Args:
+        kernel: Any GPyTorch kernel.
+        lengthscale: Set in float64 on the kernel that has one, also inside a ``ScaleKernel``.
+
+    Raises:
+        TypeError: If ``kernel`` is not a GPyTorch kernel.
+        ValueError: If a lengthscale is given but the kernel has none, or it is not positive.
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel must be a gpytorch.kernels.Kernel instance, got {kernel!r}. For example "
+            "MaternKernel(nu=2.5)."
+        )
+    if any(p.dtype != DTYPE and bool((p != 0).any()) for p in kernel.parameters()):
+        # An untouched raw parameter is exactly 0; anything else was rounded to float32.
+        warnings.warn(
+            "the kernel's parameters were set in float32, which keeps 7 digits (0.2 becomes "
+            "0.200000003). Call kernel = kernel.double(), then set float64 tensors, or pass "
+            "lengthscale=.",
+            UserWarning,
+            stacklevel=3,
+        )
+    kernel = copy.deepcopy(kernel).to(DTYPE)
+    if lengthscale is not None:
+        lengthscale = check_positive("lengthscale", lengthscale)
+        target = kernel
+        while not target.has_lengthscale and isinstance(
+            getattr(target, "base_kernel", None), Kernel
+        ):
+            target = target.base_kernel
+        if not target.has_lengthscale:
+            raise ValueError(
+                f"lengthscale is {lengthscale}, but {type(kernel).__name__} has no single "
+                "lengthscale; set its parts before passing it."
+            )
+        # GPyTorch would round a Python number to float32
+        target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
+    return kernel
+
+
+def check_kernel_columns(
+    kernel: Kernel, num_columns: int, name: str = "kernel", is_called: bool = True
+) -> None:
+    """Raise an error unless a kernel fits inputs with so many columns.
+
+    GPyTorch does not check the kernel inside a ``ScaleKernel``: if its number of lengthscales
+    differs, they are broadcast against the columns, which makes it a different kernel.
+
+    Args:
+        kernel: Any GPyTorch kernel. Except for sums, products and scaled kernels, only the
+            outermost kernel is checked, because it may change the inputs of those inside it.
+        num_columns: The number of columns of the inputs, after any transform.
+        name: The name of the kernel in error messages.
+        is_called: Whether the kernel selects its columns; a ``ScaleKernel`` selects those of its
+            base kernel.
+
+    Raises:
+        ValueError: If it has ``ard_num_dims`` or ``active_dims`` for other columns.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel, ScaleKernel
+        >>> kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
+        >>> check_kernel_columns(kernel, 3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: kernel has a RBFKernel with ard_num_dims=2 on 3 columns. Build it with ...
+    """
+    own = type(kernel).__name__
+    active = kernel.active_dims
+    if active is not None and is_called:
+        largest = max(active.tolist(), default=-1)
+        if largest >= num_columns:
+            raise ValueError(
+                f"{name} has a {own} with active_dims={tuple(active.tolist())}, but the inputs "
+                f"have {num_columns} columns, numbered from 0. Build it with others; contexts "
+                "come before points."
+            )
+        num_columns = len(active)
+    if kernel.ard_num_dims is not None and kernel.ard_num_dims != num_columns:
+        raise ValueError(
+            f"{name} has a {own} with ard_num_dims={kernel.ard_num_dims} on {num_columns} columns. "
+            f"Build it with ard_num_dims={num_columns}, or with one lengthscale for all (no "
+            "ard_num_dims). The columns are those of the context, then those of the point."
+        )
+    if isinstance(kernel, ScaleKernel):
+        check_kernel_columns(kernel.base_kernel, num_columns, name, is_called=False)
+    elif isinstance(kernel, AdditiveKernel | ProductKernel):
+        for part in kernel.kernels:
+            check_kernel_columns(part, num_columns, name)

@@ -63,16 +63,16 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_vector,
+    double_kernel,
     store_bounds,
     store_checked,
 )
 from botorch_bandits.core.kernels import (
-    double_kernel,
-    fingerprint_kernel,
     kernel_function,
     smoothness_of,
 )
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.random_streams import derive_seed
 
 BUCKET = 16
@@ -582,7 +582,7 @@ class ChangePointDetector:
             return NotImplemented
         names = [each.name for each in fields(self) if each.compare]
         is_same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return is_same and fingerprint_kernel(self.kernel) == fingerprint_kernel(other.kernel)
+        return is_same and are_equal(self.kernel, other.kernel)
 
     def on(self, domain: Domain) -> DetectorEngine:
         """Prepare the detector for a domain: matrices on arms, points for integration on boxes.

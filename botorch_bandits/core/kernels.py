@@ -30,10 +30,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import itertools
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -49,9 +47,8 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 from torch import Tensor
-from torch.nn import Module
 
-from botorch_bandits.checks import DTYPE, check_positive, check_probability
+from botorch_bandits.checks import DTYPE, check_probability
 
 # --- kernels as functions -------------------------------------------------------------------------
 
@@ -566,9 +563,11 @@ def unit_prior(kernel: Kernel, noise: float) -> tuple[object, Kernel, float, flo
     if type(kernel) is ScaleKernel and kernel.active_dims is None:
         kernel, scale = kernel.base_kernel, float(kernel.outputscale.detach())
     ratio = noise / scale
-    # kernels without a known closed form may hide settings: their key has their identity
-    told = describe_module(kernel) if smoothness_of(kernel) is not None else id(kernel)
-    return (told, f"{ratio:.11e}"), kernel, ratio, scale
+    key: tuple[object, ...] = (id(kernel),)  # kernels without a closed form may hide settings
+    if (smoothness := smoothness_of(kernel)) is not None:
+        columns = None if kernel.active_dims is None else tuple(kernel.active_dims.tolist())
+        key = (smoothness, columns, *kernel.lengthscale.detach().reshape(-1).tolist())
+    return (key, f"{ratio:.11e}"), kernel, ratio, scale
 
 
 class TimeDecayKernel(Kernel):
@@ -615,147 +614,6 @@ class TimeDecayKernel(Kernel):
             base = self.base_kernel(x1[..., 1:], x2[..., 1:], **params).to_dense()
         decayed: Tensor = torch.exp(0.5 * math.log1p(-self.rate) * gap.abs()) * base
         return decayed
-
-
-def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
-    """Return a float64 copy of a kernel.
-
-    Args:
-        kernel: Any GPyTorch kernel.
-        lengthscale: Set in float64 on the kernel that has one, also inside a ``ScaleKernel``.
-
-    Raises:
-        TypeError: If ``kernel`` is not a GPyTorch kernel.
-        ValueError: If a lengthscale is given but the kernel has none, or it is not positive.
-    """
-    if not isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel must be a gpytorch.kernels.Kernel instance, got {kernel!r}. For example "
-            "MaternKernel(nu=2.5)."
-        )
-    if any(p.dtype != DTYPE and bool((p != 0).any()) for p in kernel.parameters()):
-        # An untouched raw parameter is exactly 0; anything else was rounded to float32.
-        warnings.warn(
-            "the kernel's parameters were set in float32, which keeps 7 digits (0.2 becomes "
-            "0.200000003). Call kernel = kernel.double(), then set float64 tensors, or pass "
-            "lengthscale=.",
-            UserWarning,
-            stacklevel=3,
-        )
-    kernel = copy.deepcopy(kernel).to(DTYPE)
-    if lengthscale is not None:
-        lengthscale = check_positive("lengthscale", lengthscale)
-        target = kernel
-        while not target.has_lengthscale and isinstance(
-            getattr(target, "base_kernel", None), Kernel
-        ):
-            target = target.base_kernel
-        if not target.has_lengthscale:
-            raise ValueError(
-                f"lengthscale is {lengthscale}, but {type(kernel).__name__} has no single "
-                "lengthscale; set its parts before passing it."
-            )
-        # GPyTorch would round a Python number to float32
-        target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
-    return kernel
-
-
-def check_kernel_columns(
-    kernel: Kernel, num_columns: int, name: str = "kernel", is_called: bool = True
-) -> None:
-    """Raise an error unless a kernel fits inputs with so many columns.
-
-    GPyTorch does not check the kernel inside a ``ScaleKernel``: if its number of lengthscales
-    differs, they are broadcast against the columns, which makes it a different kernel.
-
-    Args:
-        kernel: Any GPyTorch kernel. Except for sums, products and scaled kernels, only the
-            outermost kernel is checked, because it may change the inputs of those inside it.
-        num_columns: The number of columns of the inputs, after any transform.
-        name: The name of the kernel in error messages.
-        is_called: Whether the kernel selects its columns; a ``ScaleKernel`` selects those of its
-            base kernel.
-
-    Raises:
-        ValueError: If it has ``ard_num_dims`` or ``active_dims`` for other columns.
-
-    Example:
-        >>> from gpytorch.kernels import RBFKernel, ScaleKernel
-        >>> kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
-        >>> check_kernel_columns(kernel, 3)  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: kernel has a RBFKernel with ard_num_dims=2 on 3 columns. Build it with ...
-    """
-    own = type(kernel).__name__
-    active = kernel.active_dims
-    if active is not None and is_called:
-        largest = max(active.tolist(), default=-1)
-        if largest >= num_columns:
-            raise ValueError(
-                f"{name} has a {own} with active_dims={tuple(active.tolist())}, but the inputs "
-                f"have {num_columns} columns, numbered from 0. Build it with others; contexts "
-                "come before points."
-            )
-        num_columns = len(active)
-    if kernel.ard_num_dims is not None and kernel.ard_num_dims != num_columns:
-        raise ValueError(
-            f"{name} has a {own} with ard_num_dims={kernel.ard_num_dims} on {num_columns} columns. "
-            f"Build it with ard_num_dims={num_columns}, or with one lengthscale for all (no "
-            "ard_num_dims). The columns are those of the context, then those of the point."
-        )
-    if isinstance(kernel, ScaleKernel):
-        check_kernel_columns(kernel.base_kernel, num_columns, name, is_called=False)
-    elif isinstance(kernel, AdditiveKernel | ProductKernel):
-        for part in kernel.kernels:
-            check_kernel_columns(part, num_columns, name)
-
-
-def fingerprint_kernel(kernel: Kernel) -> str:
-    """Return a digest of a kernel: classes, settings, parameters, values at fixed probe points.
-
-    Settings are plain attributes, such as the ``nu`` of a Matern kernel. The values distinguish
-    kernels that differ in something hidden elsewhere.
-
-    Example:
-        >>> from gpytorch.kernels import MaternKernel
-        >>> a, b = MaternKernel(nu=1.5).double(), MaternKernel(nu=2.5).double()
-        >>> fingerprint_kernel(a) == fingerprint_kernel(b)
-        False
-    """
-    text = describe_module(kernel) + repr(_probe(kernel))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def describe_module(module: Module) -> str:
-    """Return classes, settings and parameters of a module and its parts, one per line."""
-    lines = []
-    for name, part in module.named_modules():
-        lines.append(f"{name}: {type(part).__module__}.{type(part).__qualname__}")
-        lines += [
-            f"{name}.{key}: {value!r}"
-            for key, value in sorted(vars(part).items())
-            if isinstance(value, bool | int | float | str) and key != "training"
-        ]
-    lines += [
-        f"{name} = {value.detach().cpu().reshape(-1).tolist()} {tuple(value.shape)}"
-        for name, value in sorted(module.state_dict().items())
-    ]
-    return "\n".join(lines)
-
-
-def _probe(kernel: Kernel) -> list[Any]:
-    kernel = copy.deepcopy(kernel).to("cpu")
-    generator = torch.Generator().manual_seed(0)
-    for dim in range(1, 33):
-        points = torch.rand(4, dim, dtype=DTYPE, generator=generator)
-        try:
-            with torch.no_grad():
-                values: list[Any] = kernel(points).to_dense().tolist()
-        except (RuntimeError, IndexError, ValueError, AssertionError):
-            continue  # the kernel needs another number of dimensions
-        return values
-    return []
 
 
 def kernel_of_output(kernel: Kernel, output: int) -> Kernel:

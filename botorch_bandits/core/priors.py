@@ -20,10 +20,9 @@ from gpytorch.kernels import Kernel
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite
+from botorch_bandits.checks import check_double, check_finite, check_kernel_columns
 from botorch_bandits.core.kernels import (
     KernelFunction,
-    check_kernel_columns,
     kernel_function,
     structure_of,
 )

@@ -127,9 +127,11 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
 
     A row whose outcome or noise is another one has left and come again.
     """
-    n, has_ids = len(old), old.ids is not None and new.ids is not None
-    is_start = begins_with(new, old) and torch.equal(old.Y, new.Y[:n])
-    if n == 0 or (is_start and not (has_ids and not torch.equal(old.ids, new.ids[:n]))):
+    n = len(old)
+    are_same = begins_with(new, old) and torch.equal(old.Y, new.Y[:n])
+    if old.ids is not None and new.ids is not None:
+        are_same = are_same and torch.equal(old.ids, new.ids[:n])
+    if n == 0 or are_same:
         return Changes((), range(n, len(new)))  # rows were only added
     if old.ids is None or new.ids is None:
         return None

@@ -41,6 +41,7 @@ from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_instance,
     check_integer,
+    check_kernel_columns,
     check_one_of,
     is_list,
     is_number,
@@ -52,7 +53,6 @@ from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
-from botorch_bandits.core.kernels import check_kernel_columns
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import Forgetting

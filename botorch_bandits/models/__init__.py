@@ -4,7 +4,7 @@ Users choose between :class:`BanditGP` and :class:`FittedSingleTaskGP`. The clos
 and on arms, which make a round fast, compute the same numbers as the BoTorch models in another way.
 """
 
-from botorch_bandits.core.kernels import StationaryKernel, double_kernel, fingerprint_kernel
+from botorch_bandits.checks import double_kernel
 from botorch_bandits.core.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.builder import RefitWarning
@@ -36,14 +36,12 @@ __all__ = [
     "FittedSingleTaskGP",
     "LearnedGP",
     "RefitWarning",
-    "StationaryKernel",
     "candidate_grid",
     "condition",
     "default_kernel",
     "default_likelihood",
     "double_kernel",
     "draw_lengthscales",
-    "fingerprint_kernel",
     "fit_ordinarily",
     "hallucinate",
     "lengthscale_ladder",

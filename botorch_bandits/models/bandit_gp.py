@@ -19,7 +19,6 @@ Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -43,15 +42,12 @@ from botorch_bandits.checks import (
     check_matrix,
     check_number,
     check_weights,
+    double_kernel,
     store_checked,
 )
 from botorch_bandits.confidence.prior_reading import constant_prior_mean, learns_input_scale
-from botorch_bandits.core.kernels import (
-    describe_module,
-    double_kernel,
-    expand_kernel,
-    fingerprint_kernel,
-)
+from botorch_bandits.core.kernels import expand_kernel
+from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import IncrementalGP
@@ -495,23 +491,16 @@ class BanditGPRecipe:
         """
         return ModelBuilder(self, seed, merges)
 
-    def fingerprint(self) -> str:
-        """Return a digest that is equal for recipes that build equal models."""
-        parts = [
-            f"{self.model_class.__module__}.{self.model_class.__qualname__}",
-            repr(self.noise),
-            repr(self.refit_every),
-            fingerprint_kernel(self.kernel),
-            "" if self.input_transform is None else describe_module(self.input_transform),
-            repr(self.prior_mean),
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
     def __eq__(self, other: object) -> bool:
-        """Compare by fingerprint."""
+        """Return whether both build equal models."""
         if not isinstance(other, BanditGPRecipe):
             return NotImplemented
-        return self.fingerprint() == other.fingerprint()
+        mine, theirs = (
+            (each.model_class, each.noise, each.refit_every, each.prior_mean)
+            for each in (self, other)
+        )
+        pairs = ((self.kernel, other.kernel), (self.input_transform, other.input_transform))
+        return mine == theirs and all(are_equal(*pair) for pair in pairs)
 
     def __hash__(self) -> int:
         """Hash the numbers and the name of the class, which cannot change."""

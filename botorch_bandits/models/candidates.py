@@ -62,11 +62,11 @@ from botorch_bandits.confidence.prior_reading import (
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import (
     KernelList,
-    describe_module,
     kernel_function,
     smoothness_of,
     unit_prior,
 )
+from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.reading import (
     LEAST_VARIANCE,
     JointMoments,
@@ -309,15 +309,11 @@ def _check_entry(index: int, entry: Any, first: Any) -> None:
             f"candidates[{index}] has an input transform that learns its scale from the rows, "
             "which would change earlier predictions. Give it the bounds of the domain."
         )
-    if _describe_transform(entry) != _describe_transform(first):
+    if not are_equal(entry.input_transform, first.input_transform):
         raise ValueError(
             f"the input transforms of candidates[{index}] and candidates[0] differ; give all the "
             "same one."
         )
-
-
-def _describe_transform(entry: Any) -> str:
-    return "" if entry.input_transform is None else describe_module(entry.input_transform)
 
 
 def _describe(entry: Any) -> str:

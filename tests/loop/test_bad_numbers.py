@@ -23,7 +23,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     TimeVaryingKernel,
 )
-from botorch_bandits.core.kernels import check_kernel_columns
+from botorch_bandits.checks import check_kernel_columns
 from botorch_bandits.core.priors import prior_of
 
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)

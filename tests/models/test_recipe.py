@@ -17,7 +17,6 @@ from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import Round
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import (
-    AdditiveKernel,
     Kernel,
     LinearKernel,
     MaternKernel,
@@ -30,7 +29,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits import BanditGP, BanditGPRecipe
-from botorch_bandits.models import RefitWarning, fingerprint_kernel
+from botorch_bandits.models import RefitWarning
 
 from .textbook import double, log_likelihood, matern, uniform
 
@@ -81,13 +80,13 @@ def test_the_lengthscale_is_set_in_double_precision_wherever_it_is() -> None:
 def test_a_recipe_shares_nothing_with_what_it_was_made_from_or_makes() -> None:
     kernel, transform = scaled_matern(), Normalize(2, bounds=UNIT_BOX)
     recipe = BanditGP.with_kernel(kernel, noise=0.3, input_transform=transform)
-    fingerprint = recipe.fingerprint()
+    before = copy.deepcopy(recipe)
     kernel.outputscale = double(9.0)
     transform.coefficient.fill_(9.0)
     model = recipe(X, Y)
     model.covar_module.outputscale = double(7.0)
     model.input_transform.coefficient.fill_(7.0)
-    assert recipe.fingerprint() == fingerprint
+    assert recipe == before
     assert recipe(X, Y).covar_module.outputscale.item() == 1.0
 
 
@@ -188,44 +187,23 @@ def test_recipes_are_equal_if_and_only_if_they_build_equal_models() -> None:
     second = [build() for build in RECIPES.values()]
     assert first == second
     assert all(a != b for a, b in itertools.pairwise(first))
-    assert len({recipe.fingerprint() for recipe in first}) == len(RECIPES)
     assert len({*first, *second}) == len(RECIPES)
     assert first[0] != "se"
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
-def test_fingerprints_do_not_change_with_use(name: str) -> None:
+def test_recipes_do_not_change_with_use(name: str) -> None:
     recipe = RECIPES[name]()
-    before = recipe.fingerprint()
+    before = copy.deepcopy(recipe)
     if name != "ard 3":
         model = recipe(X[:4], Y[:4])
         model.train()
         model.posterior(X)
     recipe.kernel.eval()
-    assert recipe.fingerprint() == before
-    assert copy.deepcopy(recipe).fingerprint() == before
+    assert recipe == before
+    assert copy.deepcopy(recipe) == before
     if name != "subclass":  # a class inside a function cannot be pickled
         assert pickle.loads(pickle.dumps(recipe)) == recipe
-
-
-def test_fingerprints_are_the_same_in_every_process() -> None:
-    # Journals store them; Python's own hash would differ in each process.
-    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
-    kernel.outputscale = double(2.0)
-    kernel.base_kernel.lengthscale = double(0.25)
-    twin = ScaleKernel(MaternKernel(nu=2.5)).double()
-    twin.load_state_dict(kernel.state_dict())
-    assert fingerprint_kernel(kernel) == fingerprint_kernel(twin)
-    assert len(fingerprint_kernel(kernel)) == 64
-    assert int(fingerprint_kernel(kernel), 16) >= 0
-
-
-def test_a_fingerprint_leaves_the_kernel_as_it_is() -> None:
-    kernel = AdditiveKernel(RBFKernel(), MaternKernel()).double()
-    before = copy.deepcopy(kernel.state_dict())
-    fingerprint_kernel(kernel)
-    assert all(torch.equal(value, before[key]) for key, value in kernel.state_dict().items())
-    assert kernel.training
 
 
 # --- refitting ------------------------------------------------------------------------------------
