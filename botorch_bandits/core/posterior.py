@@ -25,7 +25,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,23 +47,6 @@ MOST_FOLDS = 64
 """After so many folds everything is factorized anew, which ends the accumulation of rounding."""
 LARGEST_FOLDED = 2**26
 """Entries of folded covariances of all priors (512 MiB)."""
-
-
-class _Single(NamedTuple):
-    """The memory of a single posterior on the CPU, as NumPy sees it.
-
-    A row of a few hundred numbers takes a NumPy call a microsecond and a PyTorch call five, and
-    long runs are made of such rows.
-    """
-
-    V: NDArray[np.float64]  # room x A
-    sign: NDArray[np.float64]  # room
-    mean: NDArray[np.float64]  # m x A
-    variance: NDArray[np.float64]  # A
-    log_det: NDArray[np.float64]  # 1
-    base: NDArray[np.float64] | None  # A x A, from which rows are taken
-    lam: float
-    product: NDArray[np.float64]  # A, for results in between
 
 
 class Posterior:
@@ -107,38 +90,12 @@ class Posterior:
         self._log_det = lam.new_zeros(groups)
         self._V = lam.new_empty(groups, FIRST_ROOM, points)
         self._sign = lam.new_ones(FIRST_ROOM)
-        self._has_signs = False
         self._first_limit = FIRST_ROOM if points <= LARGEST_MATRIX else FIRST_ROOM_OF_MANY
         self._num_folds, self._limit = 0, self._first_limit
         self._pending: Rows | None = None
         self._collapsed: tuple[Rows, Rows] | None = None
         # by the number of a point, how many rows its column of covariances accounts for, and these
         self._seen: dict[int, tuple[int, NDArray[np.float64]]] = {}
-        self._share_memory()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the view of the memory by NumPy."""
-        return {**vars(self), "_single": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """See the memory by NumPy again."""
-        self.__dict__.update(state)
-        self._share_memory()
-
-    def _share_memory(self) -> None:
-        self._single: _Single | None = None
-        if self.batch == 1 and self.lam.device.type == "cpu":  # the same memory, seen by NumPy
-            whole = self.prior.matrices if self.folded is None else self.folded
-            self._single = _Single(
-                self._V[0].numpy(),
-                self._sign.numpy(),
-                self.mean[0].numpy(),
-                self.variance[0].numpy(),
-                self._log_det.numpy(),
-                None if whole is None else whole[0].numpy(),
-                float(self.lam),
-                np.empty(self.prior.num_points),
-            )
 
     @property
     def batch(self) -> int:
@@ -183,7 +140,6 @@ class Posterior:
         own, gain = copy.copy(self), self._log_det.clone()
         own.variance = self.variance.clone()
         own._pending, own._collapsed, own._seen = pending, None, {}
-        own._share_memory()
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
         self._log_det.copy_(gain)  # both share it
@@ -201,8 +157,8 @@ class Posterior:
                 which those with infinite noise say nothing.
         """
         n, groups = rows.index.shape[-1], self.batch
-        self.rows, self.folded, self.num_kept, self._seen = rows, None, n, {}
-        self._make_room(n, copies=False)
+        self.rows, self.folded, self._seen, self.num_kept = rows, None, {}, 0
+        self._make_room(n)
         columns = self.prior.columns(rows.index).expand(groups, -1, -1)  # G x n x A
         at = rows.index.expand(groups, n).unsqueeze(-2).expand(-1, n, -1)
         block = columns.gather(-1, at)  # G x n x n
@@ -217,7 +173,8 @@ class Posterior:
         self._log_det.copy_(twice_the_gain(factor, noise))
         # V = L^-1 K(rows, points), z = L^-1 (Y - prior mean)
         V = torch.linalg.solve_triangular(factor, columns, upper=False)
-        self._V[:, :n] = V
+        self._V[:, :n], self.num_kept = V, n
+        self._sign.fill_(1.0)
         residual = rows.Y - self._prior_mean.unsqueeze(-2)  # G x n x m
         z = torch.linalg.solve_triangular(factor, residual, upper=False)
         torch.add(self._prior_mean.unsqueeze(-1), z.mT @ V, out=self.mean)
@@ -236,43 +193,43 @@ class Posterior:
             outcomes: ``m`` outcomes in raw units; None for the posterior means.
             noise: Its multiple of the noise variance; negative to take an earlier row back.
         """
-        if self._single is not None:
-            self._make_room(self.num_kept + 1)
-            self._add_to_one(self._single, index, outcomes, noise)
+        if self.batch == 1 and self.lam.device.type == "cpu":
+            self._add_to_one(index, outcomes, noise)
             return self
         every = torch.full((self.batch,), index, device=self.lam.device)
         given = None if outcomes is None else self.lam.new_tensor(outcomes)
         return self.add_each(every, given, noise=noise)
 
-    def _add_to_one(
-        self, own: _Single, index: int, outcomes: Sequence[float] | None, noise: float
-    ) -> None:
-        """Do what :meth:`add_each` does for a single posterior, in its memory."""
-        n, product, sign = self.num_kept, own.product, self._set_sign(noise)
-        row, first = own.V[n], 0
-        if own.base is not None:
-            known = own.base[index]
+    def _add_to_one(self, index: int, outcomes: Sequence[float] | None, noise: float) -> None:
+        """Do what :meth:`add_each` does for a single posterior on the CPU, in its memory.
+
+        A row of a few hundred numbers takes a NumPy call a microsecond and a PyTorch call five, and
+        long runs are made of such rows.
+        """
+        n, whole = self.num_kept, self.prior.matrices if self.folded is None else self.folded
+        self._make_room(n + 1)
+        V, variance, signs = self._V.numpy()[0], self.variance.numpy()[0], self._sign.numpy()
+        row, first, lam = V[n], 0, float(self.lam)
+        if whole is not None:
+            known = whole.numpy()[0, index]
         elif index in self._seen:  # too many points for a matrix, so observed ones keep columns
             first, known = self._seen[index]
         else:
             known = self.prior.columns(torch.tensor([index])).numpy()[0, 0]
         if n > first:
-            at_index = own.V[first:n, index]
-            if self._has_signs:
-                at_index = at_index * own.sign[first:n]
-            known = np.subtract(known, np.dot(at_index, own.V[first:n], out=product), out=row)
-        if own.base is None:
+            at_index = V[first:n, index] * signs[first:n]
+            known = np.subtract(known, np.dot(at_index, V[first:n]), out=row)
+        if whole is None:
             self._seen[index] = n, known.copy()
-        total = float(own.variance[index]) + own.lam * noise
+        total = float(variance[index]) + lam * noise
+        signs[n] = sign = math.copysign(1.0, noise)
         pivot = math.sqrt(sign * total)
         np.divide(known, pivot, out=row)
-        for mean, outcome in zip(own.mean, outcomes or (), strict=outcomes is not None):
-            np.multiply(row, (outcome - float(mean[index])) / (sign * pivot), out=product)
-            mean += product
-        np.multiply(row, row, out=product)
-        change = np.subtract if sign > 0.0 else np.add
-        change(own.variance, product, out=own.variance)
-        own.log_det[0] += math.log(total / (own.lam * noise))
+        means = self.mean.numpy()[0]  # m x A
+        for mean, outcome in zip(means, outcomes or (), strict=outcomes is not None):
+            mean += row * ((outcome - float(mean[index])) / (sign * pivot))
+        variance -= row * row * sign
+        self._log_det += math.log(total / (lam * noise))
         self.num_kept = n + 1
 
     def add_each(
@@ -292,7 +249,7 @@ class Posterior:
         """
         n, groups = self.num_kept, torch.arange(self.batch, device=index.device)
         self._make_room(n + 1)
-        sign = self._set_sign(noise)
+        self._sign[n] = sign = math.copysign(1.0, noise)
         column = self.columns(index.unsqueeze(-1)).squeeze(1)  # G x A
         total = self.variance[groups, index] + self.lam * noise  # G
         pivot = (sign * total).sqrt()
@@ -307,13 +264,6 @@ class Posterior:
         self._log_det += keep * total.div_(self.lam * noise).log_()
         self.num_kept = n + 1
         return self
-
-    def _set_sign(self, noise: float) -> float:
-        """Note the sign of the next row, and return it."""
-        sign = 1.0 if noise > 0.0 else -1.0
-        if self._has_signs or sign < 0.0:
-            self._sign[self.num_kept], self._has_signs = sign, True
-        return sign
 
     def forget(self, mask: Tensor) -> None:
         """Take all rows back in some of the ``G`` replicates.
@@ -348,7 +298,6 @@ class Posterior:
         self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)  # K - V' S V
         self.num_kept, self._limit = 0, FOLDED_AT_ONCE
         self._num_folds += 1
-        self._share_memory()
 
     def _folding_pays(self, num_places: int) -> bool:
         points = self.prior.num_points
@@ -410,8 +359,6 @@ class Posterior:
 
     def _signed(self, rows: Tensor) -> Tensor:
         """Multiply ``G x n x k`` rows of ``V`` by their signs."""
-        if not self._has_signs:
-            return rows
         return rows * self._sign[: rows.shape[1]].unsqueeze(-1)
 
     def _base(self, index: Tensor) -> Tensor:
@@ -427,20 +374,12 @@ class Posterior:
             return self.folded[:, index]
         return self.folded.gather(1, index.unsqueeze(-1).expand(-1, -1, self.folded.shape[-1]))
 
-    def _make_room(self, num_rows: int, copies: bool = True) -> None:
-        """Make room for rows; without copies, for other ones, whose signs are 1."""
+    def _make_room(self, num_rows: int) -> None:
         if num_rows > len(self._sign):
             V, sign, n = self._V, self._sign, self.num_kept
             room = max(num_rows, 2 * n)
             self._V, self._sign = V.new_empty(self.batch, room, V.shape[-1]), sign.new_ones(room)
-            if copies:
-                self._V[:, :n], self._sign[:n] = V[:, :n], sign[:n]
-        elif copies:
-            return
-        if not copies:
-            self._sign.fill_(1.0)
-            self._has_signs = False
-        self._share_memory()
+            self._V[:, :n], self._sign[:n] = V[:, :n], sign[:n]
 
 
 def twice_the_gain(factor: Tensor, noise: Tensor) -> Tensor:

@@ -496,7 +496,7 @@ class BanditGPRecipe:
         if not isinstance(other, BanditGPRecipe):
             return NotImplemented
         mine, theirs = (
-            (each.model_class, each.noise, each.refit_every, each.prior_mean)
+            (str(each.model_class), each.noise, each.refit_every, each.prior_mean)
             for each in (self, other)
         )
         pairs = ((self.kernel, other.kernel), (self.input_transform, other.input_transform))

@@ -152,7 +152,6 @@ RECIPES: dict[str, Callable[[], BanditGPRecipe]] = {
     "short 3/2": lambda: BanditGP.with_kernel(MaternKernel(nu=1.5), lengthscale=1e-6),
     "short 5/2": lambda: BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=1e-6),
     "lengthscale": lambda: BanditGP.with_kernel(RBFKernel(), lengthscale=0.3),
-    "last digit": lambda: BanditGP.with_kernel(RBFKernel(), lengthscale=0.3 + 1e-15),
     "ard 2": lambda: BanditGP.with_kernel(RBFKernel(ard_num_dims=2)),
     "ard 3": lambda: BanditGP.with_kernel(RBFKernel(ard_num_dims=3)),
     "scaled": lambda: BanditGP.with_kernel(ScaleKernel(RBFKernel())),
