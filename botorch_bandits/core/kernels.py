@@ -48,7 +48,7 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_probability
+from botorch_bandits.checks import check_probability
 
 # --- kernels as functions -------------------------------------------------------------------------
 
@@ -124,35 +124,19 @@ class _Values(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         """Return the gradients of ``X`` and ``Z``; the kernel is symmetric."""
+        if torch.is_grad_enabled():  # the gradient would count as a constant without a word
+            raise RuntimeError(
+                "this posterior can be differentiated only once, and create_graph=True asks for "
+                "more. Inside botorch.settings.propagate_grads(True), the posterior comes from "
+                "GPyTorch, which supports it."
+            )
         X, Z = ctx.saved_tensors
-        gradients: list[Tensor | None] = [None, None]
-        with torch.no_grad():
-            if ctx.needs_input_grad[0]:
-                gradients[0] = ctx.pullback(outer)  # ... x n x d
-            if ctx.needs_input_grad[1]:
-                # k(z, x) = k(x, z): the same with the points exchanged
-                pullback = ctx.kernel.evaluate(Z, ctx.kernel.prepared(X), True)[1]
-                gradients[1] = pullback(outer.mT)
-        if torch.is_grad_enabled():
-            # someone differentiates the gradient, which would count as a constant without a word
-            gradients = [g if g is None else _OnlyOnce.apply(g, X, Z, outer) for g in gradients]
-        return gradients[0], gradients[1], None, None
-
-
-class _OnlyOnce(torch.autograd.Function):
-    """A gradient that raises an error where autograd differentiates it again."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, *inputs: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> Any:
-        raise RuntimeError(
-            "this posterior can be differentiated only once, and this call asks for a second "
-            "derivative. Inside botorch.settings.propagate_grads(True), the posterior comes from "
-            "GPyTorch, which supports it."
-        )
+        of_X = ctx.pullback(outer) if ctx.needs_input_grad[0] else None  # ... x n x d
+        if not ctx.needs_input_grad[1]:
+            return of_X, None, None, None
+        # k(z, x) = k(x, z): the same with the points exchanged
+        pullback = ctx.kernel.evaluate(Z, ctx.kernel.prepared(X), True)[1]
+        return of_X, pullback(outer.mT), None, None
 
 
 BLOCK = 32768
@@ -196,23 +180,6 @@ class StationaryKernel(KernelFunction):
     def terms(self) -> tuple[tuple[StationaryKernel, ...], ...]:  # type: ignore[override]
         """One product of one kernel."""
         return ((self,),)
-
-    @classmethod
-    def read(cls, kernel: Kernel) -> StationaryKernel | None:
-        """Return the closed form of a GPyTorch kernel with its present hyperparameters.
-
-        Returns:
-            None for every kernel that is not exactly an ``RBFKernel`` or ``MaternKernel``, alone or
-            in one ``ScaleKernel``, without a batch shape and on all dimensions.
-        """
-        scale = torch.ones((), dtype=DTYPE)
-        if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
-            scale, kernel = kernel.outputscale.detach(), kernel.base_kernel
-        smoothness = smoothness_of(kernel)
-        if smoothness is None or kernel.batch_shape or kernel.active_dims is not None:
-            return None
-        lengthscale = kernel.lengthscale.detach().reshape(-1)
-        return cls(smoothness, lengthscale, scale.to(lengthscale))
 
     def prepared(self, Z: Tensor) -> PreparedRows:
         """See :class:`KernelFunction`."""
@@ -546,6 +513,16 @@ def smoothness_of(kernel: Kernel) -> float | None:
     if type(kernel) is RBFKernel:
         return math.inf
     return float(kernel.nu) if type(kernel) is MaternKernel else None
+
+
+def smoothness_of_whole(kernel: Kernel) -> float | None:
+    """Return :func:`smoothness_of` a kernel that reads all columns, alone or in a ``ScaleKernel``.
+
+    None for kernels with a batch shape or ``active_dims`` as well.
+    """
+    parts = [kernel, kernel.base_kernel] if type(kernel) is ScaleKernel else [kernel]
+    is_plain = all(not part.batch_shape and part.active_dims is None for part in parts)
+    return smoothness_of(parts[-1]) if is_plain else None
 
 
 def unit_prior(kernel: Kernel, noise: float) -> tuple[object, Kernel, float, float]:

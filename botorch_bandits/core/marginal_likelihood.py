@@ -31,7 +31,6 @@ Source: Rasmussen and Williams 2006, equations 5.8 and 5.9.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import botorch.fit
@@ -50,13 +49,13 @@ from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NanError, NotPSDError
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from botorch_bandits.checks import DTYPE, check_vector
-from botorch_bandits.core.kernels import StationaryKernel
+from botorch_bandits.core.kernels import StationaryKernel, smoothness_of_whole
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -210,8 +209,8 @@ def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
 
     Returns:
         None unless the model has one output without a batch shape, a kernel that
-        ``StationaryKernel`` can read, a constant mean, one noise variance, and usual constraints
-        and priors; if a parameter besides these can change; or if none can.
+        :func:`.smoothness_of_whole` knows, a constant mean, one noise variance, and usual
+        constraints and priors; if a parameter besides these can change; or if none can.
     """
     kernel, noise = model.covar_module, getattr(model.likelihood, "noise_covar", None)
     if type(model).forward is not SingleTaskGP.forward or not isinstance(noise, HomoskedasticNoise):
@@ -219,7 +218,7 @@ def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
     if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
         return None
     mean = _constant_of(model.mean_module)
-    if noise.raw_noise.numel() != 1 or StationaryKernel.read(kernel) is None or mean is None:
+    if noise.raw_noise.numel() != 1 or smoothness_of_whole(kernel) is None or mean is None:
         return None
     # by the name of the value: the module and its parameter
     parts: dict[str, Module] = {"noise": noise}
@@ -247,11 +246,6 @@ def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
     return order if free and free <= {id(each.raw) for each in order} else None
 
 
-def has_closed_form(model: SingleTaskGP) -> bool:
-    """Whether the marginal likelihood of a model, and its gradient, have a closed form here."""
-    return read_parameters(model) is not None
-
-
 def _constant_of(mean: Mean) -> Tensor | None:
     """Return the constant of a mean module, learned or not; None for any other mean."""
     if type(mean) is ZeroMean:
@@ -270,20 +264,24 @@ def _lower_of_softplus(constraint: Interval) -> float | None:
 
 
 class MarginalLikelihoodObjective:
-    """The objective that ``fit_gpytorch_mll`` minimizes, and its gradient, in raw parameters.
+    """The objective that ``fit_gpytorch_mll`` minimizes, and its gradient.
+
+    Its arguments are raw parameters. Those that have a positive lower bound, as BoTorch's default
+    lengthscales and noise have, are moved as logarithms, which takes a quarter of the evaluations,
+    because lengthscales are a matter of ratios.
 
     The value is that of ``ExactMarginalLogLikelihood``, negated: the log densities of the priors
     are added, and the sum is divided by the number of observations. It is that of all observations
     if the model states what its rows are the means of, as ours do.
 
     Args:
-        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model for which
-            :func:`has_closed_form` is true.
+        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model that
+            :func:`read_parameters` can read.
 
     Attributes:
-        start: Raw values of the free parameters at the time of construction.
-        bounds: Their lower and upper bounds, ``p x 2``, as BoTorch sets them; None if there are
-            none.
+        is_log: Which of the ``p`` arguments are logarithms.
+        start: The arguments at the time of construction.
+        bounds: Their lower and upper bounds, ``2 x p``, as BoTorch sets them.
     """
 
     def __init__(self, mll: ExactMarginalLogLikelihood) -> None:
@@ -299,25 +297,35 @@ class MarginalLikelihoodObjective:
         self._is_soft = np.repeat([each.is_soft for each in parameters], sizes)
         self._lower = np.repeat([each.lower for each in parameters], sizes)
         self._log_normal = np.repeat([each.log_normal for each in parameters], sizes, axis=0).T
-        self.start: Array = self._raw[self._free]
         names = {id(parameter): name for name, parameter in mll.named_parameters()}
         self._moving = [raw for raw in everything if raw.requires_grad]
         moving = {names[id(raw)]: raw for raw in self._moving}
-        self.bounds = get_bounds_as_ndarray(moving, get_parameters_and_bounds(mll)[1])
-        kernel = StationaryKernel.read(model.covar_module)
-        assert kernel is not None
+        bounds = get_bounds_as_ndarray(moving, get_parameters_and_bounds(mll)[1])
+        start = self._raw[self._free]
+        unbounded = np.broadcast_to([-math.inf, math.inf], (len(start), 2))
+        self._raw_bounds: Array = (unbounded if bounds is None else bounds).T
+        self.is_log = self._raw_bounds[0] > 0.0
+        self.start, self.bounds = (
+            np.where(self.is_log, np.log(np.where(self.is_log, raw, 1.0)), raw)
+            for raw in (start, self._raw_bounds)
+        )
+        smoothness = smoothness_of_whole(model.covar_module)
+        assert smoothness is not None
         with torch.no_grad():
             X = model.transform_inputs(model.train_inputs[0])
         repeated = model.repeats, model.within_sum_of_squares
-        self._likelihood = MarginalLikelihood(X, model.train_targets, kernel.smoothness, *repeated)
+        self._likelihood = MarginalLikelihood(X, model.train_targets, smoothness, *repeated)
 
-    def __call__(self, raw: Array) -> tuple[float, Array]:
-        """Return objective and gradient at raw values of the free parameters.
+    def _raw_of(self, arguments: Array) -> Array:
+        return np.where(self.is_log, np.exp(np.where(self.is_log, arguments, 0.0)), arguments)
+
+    def __call__(self, arguments: Array) -> tuple[float, Array]:
+        """Return objective and gradient at some arguments.
 
         Raises:
             NotPSDError: If the covariance has no Cholesky factor, even with jitter.
         """
-        self._raw[self._free] = raw
+        self._raw[self._free] = raw = self._raw_of(arguments)
         center, deviation = self._log_normal
         has_prior = deviation < math.inf
         with np.errstate(all="ignore"):  # a lengthscale or a scale may underflow
@@ -335,10 +343,12 @@ class MarginalLikelihoodObjective:
             # the slope of the softplus is e^x / (1 + e^x)
             slopes *= np.where(self._is_soft, np.exp(self._raw - softplus), 1.0)
         scale = -1.0 / self._likelihood.num_observations
-        return scale * (value + float(each[has_prior].sum())), scale * slopes[self._free]
+        slope = slopes[self._free] * np.where(self.is_log, raw, 1.0)  # d/d ln v = v d/dv
+        return scale * (value + float(each[has_prior].sum())), scale * slope
 
-    def write(self, raw: Array) -> None:
-        """Set the model's free parameters to raw values."""
+    def write(self, arguments: Array) -> None:
+        """Set the model's free parameters."""
+        raw = np.clip(self._raw_of(arguments), *self._raw_bounds)  # it may lie an ulp outside
         vector_to_parameters(torch.tensor(raw).to(self._moving[0]), self._moving)
 
 
@@ -346,7 +356,7 @@ def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> Margin
     """Maximize the marginal likelihood from the model's present hyperparameters.
 
     BoTorch's ordinary fit is used instead if the model has no closed form (see
-    :func:`has_closed_form`), if ``mll`` is not an ``ExactMarginalLogLikelihood``, if any option is
+    :func:`read_parameters`), if ``mll`` is not an ``ExactMarginalLogLikelihood``, if any option is
     given, or if the attempt with the closed form fails or does not converge; it then starts where
     that attempt started.
 
@@ -360,12 +370,13 @@ def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> Margin
     Raises:
         ModelFittingError: If BoTorch's attempts failed as well, or the model has repeated rows.
     """
-    is_exact = type(mll) is ExactMarginalLogLikelihood and has_closed_form(mll.model)
+    is_exact = type(mll) is ExactMarginalLogLikelihood and read_parameters(mll.model) is not None
     if is_exact and not any(kwargs.values()):
         objective = MarginalLikelihoodObjective(mll.train())
-        if minimize_objective(objective):
+        arguments = minimize_objective(objective)
+        if arguments is not None:
+            objective.write(arguments)
             return mll.eval()
-        objective.write(objective.start)
     if mll.model.repeats is not None:
         raise ModelFittingError(
             "the closed-form fit failed, and BoTorch's own fit does not support repeated rows. "
@@ -399,7 +410,7 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
     mll.train()
     model = mll.model
     try:
-        if has_closed_form(model):
+        if read_parameters(model) is not None:
             objective = MarginalLikelihoodObjective(mll)
             value = -objective(objective.start)[0]
         else:
@@ -411,88 +422,41 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
 
 
 LARGEST_SHIFT = 30.0
-"""How far a fit in logarithms lets a parameter move from its start, in logarithms.
+"""How far a fit lets a logarithm move from its start.
 
 If the objective is nearly flat, the optimizer would step thousands of logarithms away."""
 
 STATIONARY = 1e-3
 """A result where a slope exceeds this is not yet taken for a minimum."""
 
-MOST_RESTARTS = 5
-"""Runs of the optimizer in logarithms before the fit is done without them."""
+MOST_RUNS = 5
+"""Runs of the optimizer before the fit is left to BoTorch."""
 
 
-def minimize_objective(objective: MarginalLikelihoodObjective) -> bool:
-    """Set a model's free parameters to a minimum of its objective.
+def minimize_objective(objective: MarginalLikelihoodObjective) -> Array | None:
+    """Return arguments where an objective has a minimum; None if none can be trusted."""
 
-    Parameters whose raw values have a positive lower bound, as BoTorch's default lengthscales and
-    noise have, are first moved as logarithms. This takes a quarter of the evaluations, because
-    lengthscales are a matter of ratios.
-
-    Args:
-        objective: The function to minimize, with its start and its bounds.
-
-    Returns:
-        False if the optimizer failed. The values of the parameters are then undefined.
-    """
-    bounds = objective.bounds
-    raw: Array | None = None
-    if bounds is not None and (bounds[:, 0] > 0.0).any():
-        raw = _minimum_in_logarithms(objective, bounds.T)
-    if raw is None:
-        result = _minimize(objective, objective.start, bounds)
-        raw = None if result is None else result.x
-    if raw is not None:
-        objective.write(raw)
-    return raw is not None
-
-
-def _minimize(
-    function: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array | None
-) -> OptimizeResult | None:
-    """Return SciPy's result, with its defaults, as BoTorch has them; None if it failed."""
-    try:
-        # BoTorch also sets BLAS threads, which takes as long as a small fit
-        result = minimize(function, start, method="L-BFGS-B", jac=True, bounds=bounds)
-    except NotPSDError:
-        return None
-    return result if result.success and math.isfinite(result.fun) else None
-
-
-def _minimum_in_logarithms(objective: MarginalLikelihoodObjective, bounds: Array) -> Array | None:
-    """Return the raw values of a minimum; None if there is none that can be trusted.
-
-    Args:
-        objective: The function to minimize.
-        bounds: ``2 x p``; parameters with a positive lower bound are moved as logarithms.
-    """
-    is_log, start = bounds[0] > 0.0, objective.start
-
-    def to_raw(values: Array) -> Array:
-        return np.where(is_log, np.exp(np.where(is_log, values, 0.0)), values)
-
-    def to_logarithms(raw: Array) -> Array:
-        return np.where(is_log, np.log(np.where(is_log, raw, 1.0)), raw)
-
-    def function(values: Array) -> tuple[float, Array]:
-        raw = to_raw(values)
-        value, slope = objective(raw)
-        slope = np.where(is_log, slope * raw, slope)  # d/d ln v = v d/dv
+    def function(arguments: Array) -> tuple[float, Array]:
+        value, slope = objective(arguments)
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             raise NotPSDError("the objective is not a number")
         return value, slope
 
-    point, user_ends = to_logarithms(start), to_logarithms(bounds)
-    ends = np.clip(user_ends, point - LARGEST_SHIFT, point + LARGEST_SHIFT)  # 2 x p
-    for _ in range(MOST_RESTARTS):
-        result = _minimize(function, point, ends.T)
-        if result is None:
+    point, shift = objective.start, np.where(objective.is_log, LARGEST_SHIFT, math.inf)
+    ends = np.clip(objective.bounds, point - shift, point + shift)  # 2 x p
+    for _ in range(MOST_RUNS):
+        try:
+            # SciPy's defaults, as BoTorch has them; BoTorch also sets BLAS threads, which takes as
+            # long as a small fit
+            result = minimize(function, point, method="L-BFGS-B", jac=True, bounds=ends.T)
+        except NotPSDError:
+            return None
+        if not result.success:
             return None
         point = result.x
         uphill = np.clip(point - result.jac, *ends) - point
         if np.abs(uphill).max() <= STATIONARY:
             # a minimum at an end that is ours rather than the user's is not one
-            is_ours = (point == ends) & (ends != user_ends)
-            # it may lie an ulp outside
-            return None if is_ours.any() else np.clip(to_raw(point), *bounds)
+            is_ours = (point == ends) & (ends != objective.bounds)
+            return None if is_ours.any() else point
     return None

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.box import BoxPosterior
-from botorch_bandits.core.kernels import StationaryKernel, kernel_of_output
+from botorch_bandits.core.kernels import kernel_of_output, smoothness_of_whole
 from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.models.likelihoods import collapse, places_of
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
@@ -231,7 +231,7 @@ class ModelBuilder:
     def _refit(self, X: Tensor, y: Tensor, previous: Hyperparameters) -> Hyperparameters:
         num_rows, repeats, squares = len(X), None, 0.0
         # BoTorch's own fit does not support repeated rows
-        is_stationary = StationaryKernel.read(self._recipe.kernel) is not None
+        is_stationary = smoothness_of_whole(self._recipe.kernel) is not None
         places = self._places(X) if is_stationary else None
         if places is not None:
             X, y, repeats, squares = collapse(X, y, None, places)
