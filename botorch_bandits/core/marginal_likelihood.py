@@ -54,7 +54,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from botorch_bandits.checks import DTYPE, check_vector
+from botorch_bandits.checks import DTYPE
 from botorch_bandits.core.kernels import StationaryKernel, smoothness_of_whole
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -77,10 +77,6 @@ class MarginalLikelihood:
             summed over all rows, in squared outcome units. If None, they are unknown: the
             likelihood is then that of the means alone, each with the noise variance ``noise /
             repeats``, and ``repeats`` may be fractions.
-
-    Raises:
-        TypeError: If a tensor is of the wrong type.
-        ValueError: If ``repeats`` are not ``n`` positive whole numbers.
 
     Example:
         >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -108,15 +104,8 @@ class MarginalLikelihood:
         # the observations besides the means tell of the noise only
         self._num_within, constant = 0, 0.0
         if repeats is not None:
-            repeats = check_vector("repeats", repeats, length=n).to(X)
-            is_known = within_sum_of_squares is not None
-            if bool((repeats <= 0.0).any() or (is_known and (repeats != repeats.round()).any())):
-                raise ValueError(
-                    f"repeats is {repeats.tolist()}; its numbers must be positive, and whole "
-                    "unless within_sum_of_squares is None."
-                )
-            self._share = 1.0 / repeats
-            if is_known:
+            self._share = 1.0 / repeats.to(X)
+            if within_sum_of_squares is not None:
                 self._num_within = round(float(repeats.sum())) - n
                 constant = -0.5 * float(repeats.log().sum())
         self.num_observations = n + self._num_within

@@ -68,8 +68,8 @@ class RoundPosterior:
         self._prior_mean, self.factor = prior_mean, factor
         self.gain = 0.5 * twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
         # mean = prior mean + K(points, rows) (K + lam N)^-1 (Y - prior mean)
-        residual = rows.Y - prior_mean.unsqueeze(-2)  # G x n x m
-        self.mean = prior_mean.unsqueeze(-1) + self._solved(residual).mT @ self._columns
+        self._coefficients = self._solved(rows.Y - prior_mean.unsqueeze(-2))  # G x n x m
+        self.mean = prior_mean.unsqueeze(-1) + self._coefficients.mT @ self._columns
 
     @property
     def batch(self) -> int:
@@ -128,12 +128,10 @@ class RoundPosterior:
             index: ``k`` numbers of points.
             front: ``k x c``, the front of each; None if there are none.
         """
-        some = Rows(index, self.rows.Y[:0], self.lam[:0], front)
-        cross, prior = self._with_rows(some), self.prior.among(index, front)
-        residual = self.rows.Y - self._prior_mean.unsqueeze(-2)
-        mean = self._prior_mean.unsqueeze(-1) + self._solved(residual).mT @ cross
-        known = self._half(cross).square().sum(-2)
-        return mean, (prior.diagonal(dim1=-2, dim2=-1) - known).clamp_min(0.0)
+        cross = self.prior.block(self.rows.index, self.rows.front, index, front)  # G x n x k
+        prior = self.prior.among(index, front).diagonal(dim1=-2, dim2=-1)
+        mean = self._prior_mean.unsqueeze(-1) + self._coefficients.mT @ cross
+        return mean, (prior - self._half(cross).square().sum(-2)).clamp_min(0.0)
 
     def group(self, number: int) -> RoundPosterior:
         """Return the posterior of one of the ``G`` priors."""
@@ -222,10 +220,6 @@ class RoundPosterior:
         factor = extended(self.prior, self.lam, rows[some], self.factor[:, :0, :0])
         half = torch.linalg.solve_triangular(factor[0], self._columns[0, some], upper=False)
         return prior - half.square().sum(0)
-
-    def _with_rows(self, others: Rows) -> Tensor:
-        """Return ``K(rows, others)``, ``G x n x k``, or 1 for ``G``."""
-        return self.prior.block(self.rows.index, self.rows.front, others.index, others.front)
 
     def _half(self, columns: Tensor) -> Tensor:
         """Return ``L^-1`` times ``G x n x k`` columns."""

@@ -269,21 +269,6 @@ def test_means_of_repeats_have_the_likelihood_of_all_observations(name: str) -> 
     assert collapsed.num_observations == expanded.num_observations == 25
 
 
-@pytest.mark.parametrize(
-    ("repeats", "within", "message"),
-    [
-        (torch.ones(3).double(), 0.0, "repeats must be a vector of length 4"),
-        (double([1.0, 0.0, 1.0, 1.0]), 0.0, "must be positive"),
-        (double([1.0, 1.5, 1.0, 1.0]), 0.0, "and whole"),
-        (-torch.ones(4).double(), None, "must be positive"),
-    ],
-)
-def test_malformed_repeats_are_refused(repeats: Any, within: Any, message: str) -> None:
-    X = uniform(4, 1, seed=0)
-    with pytest.raises(ValueError, match=message):
-        MarginalLikelihood(X, X.squeeze(-1), 2.5, repeats, within)
-
-
 # --- fitting --------------------------------------------------------------------------------------
 
 
