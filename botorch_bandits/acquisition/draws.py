@@ -401,7 +401,7 @@ class WaveDraw:
         posterior, points = self._posterior, X.reshape(-1, X.shape[-1])
         if posterior.transform is not None:
             points = posterior.transform(points)
-        kernel_values = posterior.kernel(points, posterior.X, self._posterior.prepared)  # b x n
+        kernel_values = posterior.kernel(points, posterior.X)  # b x n
         both = kernel_values @ self._coefficients + posterior.prior_mean  # b x 2
         values, mean = both.unbind(-1)
         shape = (*X.shape[:-1], 1)

@@ -123,11 +123,6 @@ class BoxPosterior:
         """``n``."""
         return self.X.shape[-2]
 
-    @cached_property
-    def prepared(self) -> Any:
-        """What the kernel needs of the rows; see :meth:`.KernelFunction.prepared`."""
-        return self.kernel.prepared(self.X)
-
     @property
     def pivots(self) -> Tensor:
         """``*g x n``; the standard deviations of predictions of each row from those before it."""
@@ -175,7 +170,7 @@ class BoxPosterior:
         with torch.no_grad():
             if row_noise is None:
                 row_noise = self.noise.unsqueeze(-1).expand(*self.noise.shape, X.shape[-2])
-            cross = self.kernel(X, self.X, self.prepared)  # C, *g x r x n
+            cross = self.kernel(X, self.X)  # C, *g x r x n
             half = cross @ self.W.mT  # H
             # D + Lambda - H H', *g x r x r
             block = self.kernel(X, X) - half @ half.mT
@@ -218,13 +213,13 @@ class BoxPosterior:
             X: ``b x d`` points, or ``*g x b x d`` for replicates.
         """
         points = self._seen(X)
-        values = self.kernel(points, self.X, self.prepared)  # *g x b x n
+        values = self.kernel(points, self.X)  # *g x b x n
         explained = (values @ self.W.mT).square().sum(-1)  # *g x b
         return self._mean(values), self.kernel.diagonal(points) - explained
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean alone, ``*g x b``, in ``b n`` operations; see :meth:`moments`."""
-        return self._mean(self.kernel(self._seen(X), self.X, self.prepared))
+        return self._mean(self.kernel(self._seen(X), self.X))
 
     def mean_and_covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return joint moments, differentiable in the points.
@@ -237,7 +232,7 @@ class BoxPosterior:
         """
         points = self._seen(X)
         # all points in one matrix, because batches of points would each get a copy of the factors
-        values = self.kernel(points.flatten(0, -2), self.X, self.prepared)
+        values = self.kernel(points.flatten(0, -2), self.X)
         shape = points.shape[:-1]
         mean = self._mean(values).unflatten(-1, shape)
         half = (values @ self.W.mT).unflatten(-2, shape)  # *g x ... x q x n

@@ -35,7 +35,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from gpytorch.kernels import (
@@ -70,28 +70,22 @@ class KernelFunction(ABC):
         """The different kernels in all products."""
         return tuple(dict.fromkeys(itertools.chain(*self.terms)))
 
-    def __call__(self, X: Tensor, Z: Tensor, rows: Any = None) -> Tensor:
+    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the kernel values of two sets of points; autograd can differentiate them once.
 
         Args:
             X: ``... x n x d`` points.
             Z: ``... x p x d`` points.
-            rows: What :meth:`prepared` returns of ``Z``, if that is known.
 
         Returns:
             A ``... x n x p`` tensor.
         """
-        rows = self.prepared(Z.detach()) if rows is None else rows
-        values: Tensor = _Values.apply(X, Z, self, rows)  # ... x n x p
+        values: Tensor = _Values.apply(X, Z, self)  # ... x n x p
         return values
 
     @abstractmethod
-    def prepared(self, Z: Tensor) -> Any:
-        """Return what :meth:`evaluate` needs of the rows ``Z``, ``... x p x d``."""
-
-    @abstractmethod
-    def evaluate(self, X: Tensor, rows: Any, with_pullback: bool) -> tuple[Tensor, Pullback]:
-        """Return the values at points and prepared rows, and how derivatives flow from them to X.
+    def evaluate(self, X: Tensor, Z: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
+        """Return the values at two sets of points, and how derivatives flow from them to X.
 
         The pullback can be called only if it was asked for (``with_pullback``).
         """
@@ -114,15 +108,15 @@ class _Values(torch.autograd.Function):
     """Kernel values that autograd can follow to both sets of points, once."""
 
     @staticmethod
-    def forward(ctx: Any, X: Tensor, Z: Tensor, kernel: KernelFunction, rows: Any) -> Tensor:
+    def forward(ctx: Any, X: Tensor, Z: Tensor, kernel: KernelFunction) -> Tensor:
         """Return the ``... x n x p`` values."""
         ctx.kernel = kernel
         ctx.save_for_backward(X, Z)
-        values, ctx.pullback = kernel.evaluate(X, rows, ctx.needs_input_grad[0])
+        values, ctx.pullback = kernel.evaluate(X, Z.detach(), ctx.needs_input_grad[0])
         return values
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         """Return the gradients of ``X`` and ``Z``; the kernel is symmetric."""
         if torch.is_grad_enabled():  # the gradient would count as a constant without a word
             raise RuntimeError(
@@ -133,30 +127,15 @@ class _Values(torch.autograd.Function):
         X, Z = ctx.saved_tensors
         of_X = ctx.pullback(outer) if ctx.needs_input_grad[0] else None  # ... x n x d
         if not ctx.needs_input_grad[1]:
-            return of_X, None, None, None
+            return of_X, None, None
         # k(z, x) = k(x, z): the same with the points exchanged
-        pullback = ctx.kernel.evaluate(Z, ctx.kernel.prepared(X), True)[1]
-        return of_X, pullback(outer.mT), None, None
+        return of_X, ctx.kernel.evaluate(Z, X.detach(), True)[1](outer.mT), None
 
 
 BLOCK = 32768
 """The number of kernel values (256 KiB) that a core computes at once."""
 SMALLEST_DISTANCE = 1e-15
 """At the kink of the Matern 1/2 kernel, its slope is taken to be 0, as in GPyTorch."""
-
-
-class PreparedRows(NamedTuple):
-    """Points as a stationary kernel uses them.
-
-    Attributes:
-        center: ``... x 1 x d``; the first point.
-        scaled: ``... x p x d`` points ``v``, less the center and divided by the lengthscales.
-        right: ``... x (d + 2) x p`` columns ``(-2 v, 1, |v|^2)``.
-    """
-
-    center: Tensor
-    scaled: Tensor
-    right: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,38 +160,38 @@ class StationaryKernel(KernelFunction):
         """One product of one kernel."""
         return ((self,),)
 
-    def prepared(self, Z: Tensor) -> PreparedRows:
+    def evaluate(self, X: Tensor, Z: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
         Z = _chosen(Z, self.columns)
         # rounding errors grow with the distance from the origin; the sum of no row is 0
         center = Z[..., :1, :].sum(-2, keepdim=True)
+        u = (_chosen(X, self.columns) - center) / self.lengthscale  # ... x n x d
         v = (Z - center) / self.lengthscale  # ... x p x d
-        right = torch.cat([-2.0 * v, torch.ones_like(v[..., :1]), _squared_norm(v)], dim=-1)
-        return PreparedRows(center, v, right.mT)
-
-    def evaluate(
-        self, X: Tensor, rows: PreparedRows, with_pullback: bool
-    ) -> tuple[Tensor, Pullback]:
-        """See :class:`KernelFunction`."""
-        u = (_chosen(X, self.columns) - rows.center) / self.lengthscale  # ... x n x d
-        shape, count = (*u.shape[:-1], rows.scaled.shape[-2]), len(u)
-        if u.dim() == rows.scaled.dim() == 2 and u.device.type == "cpu":
+        # r^2 = |u|^2 + |v|^2 - 2 u.v, in one product of n x (d + 2) and (d + 2) x p
+        left = torch.cat([u, _squared_norm(u), torch.ones_like(u[..., :1])], dim=-1)
+        right = torch.cat([-2.0 * v, torch.ones_like(v[..., :1]), _squared_norm(v)], dim=-1).mT
+        values = u.new_empty(*u.shape[:-1], v.shape[-2])
+        slope = torch.empty_like(values) if with_pullback else None
+        count = max(len(u), 1)
+        if u.dim() == v.dim() == 2 and u.device.type == "cpu":
             # a block for each thread stays in its cache through all steps, three times as fast
-            count = max(BLOCK * torch.get_num_threads() // max(shape[-1], 1), 1)
-        if count >= len(u):
-            values, slope = self.of_squared_distance(self._squared(u, rows), with_pullback)
-        else:
-            values, slope = u.new_empty(shape), u.new_empty(shape if with_pullback else ())
-            for i in range(0, len(u), count):
-                out = values[i : i + count], slope[i : i + count] if with_pullback else None
-                squared = self._squared(u[i : i + count], rows)
-                self.of_squared_distance(squared, with_pullback, out)
+            count = max(BLOCK * torch.get_num_threads() // max(len(v), 1), 1)
+        for i in range(0, len(u), count):
+            some = slice(i, i + count)
+            if self.smoothness == 0.5:
+                # differences before squares keep the distances of near points, which the kink shows
+                plain = "donot_use_mm_for_euclid_dist"
+                squared = torch.cdist(u[some], v, compute_mode=plain).square_()
+            else:
+                squared = (left[some] @ right).clamp_min_(0.0)
+            out = values[some], None if slope is None else slope[some]
+            self.of_squared_distance(squared, with_pullback, out)
 
         def pullback(outer: Tensor) -> Tensor:
             assert slope is not None
             # sum_j c_ij h_ij (u_i - v_j) / l, ... x n x d
             sums = outer * slope
-            own = (sums.sum(-1, keepdim=True) * u).sub_(sums @ rows.scaled).div_(self.lengthscale)
+            own = (sums.sum(-1, keepdim=True) * u).sub_(sums @ v).div_(self.lengthscale)
             if own.shape == X.shape and self.columns in ((), tuple(range(X.shape[-1]))):
                 return own
             columns = torch.tensor(self.columns, device=X.device)  # one may occur twice
@@ -220,16 +199,6 @@ class StationaryKernel(KernelFunction):
             return own.new_zeros(shape).index_add_(-1, columns, own)
 
         return values, pullback
-
-    def _squared(self, u: Tensor, rows: PreparedRows) -> Tensor:
-        """Return the scaled squared distances of points and rows, ``... x n x p``."""
-        if self.smoothness == 0.5:
-            # differences before squares keep the distances of near points, which the kink reveals
-            plain = "donot_use_mm_for_euclid_dist"
-            return torch.cdist(u, rows.scaled, compute_mode=plain).square_()
-        # r^2 = |u|^2 + |v|^2 - 2 u.v, in one product of n x (d + 2) and (d + 2) x p
-        left = torch.cat([u, _squared_norm(u), torch.ones_like(u[..., :1])], dim=-1)
-        return (left @ rows.right).clamp_min_(0.0)
 
     def of_squared_distance(
         self,
@@ -288,15 +257,9 @@ class SumOfProducts(KernelFunction):
 
     terms: tuple[tuple[StationaryKernel, ...], ...]
 
-    def prepared(self, Z: Tensor) -> dict[StationaryKernel, PreparedRows]:
+    def evaluate(self, X: Tensor, Z: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
-        return {factor: factor.prepared(Z) for factor in self.factors}
-
-    def evaluate(
-        self, X: Tensor, rows: dict[StationaryKernel, PreparedRows], with_pullback: bool
-    ) -> tuple[Tensor, Pullback]:
-        """See :class:`KernelFunction`."""
-        found = {factor: factor.evaluate(X, own, with_pullback) for factor, own in rows.items()}
+        found = {factor: factor.evaluate(X, Z, with_pullback) for factor in self.factors}
 
         def pullback(outer: Tensor) -> Tensor:
             shares = []
@@ -336,19 +299,15 @@ class AnyKernel(KernelFunction):
         self._scale = scale
         self._kernel = copy.deepcopy(kernel).requires_grad_(False)
 
-    def prepared(self, Z: Tensor) -> Tensor:
+    def evaluate(self, X: Tensor, Z: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
-        return Z
-
-    def evaluate(self, X: Tensor, rows: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
-        """See :class:`KernelFunction`."""
-        if rows.shape[-2] == 0:  # GPyTorch cannot evaluate a kernel without rows
-            return X[..., :1] * rows[..., :, 0].unsqueeze(-2), lambda _: torch.zeros_like(X)
+        if Z.shape[-2] == 0:  # GPyTorch cannot evaluate a kernel without rows
+            return X[..., :1] * Z[..., :, 0].unsqueeze(-2), lambda _: torch.zeros_like(X)
         with torch.set_grad_enabled(with_pullback):
             points = X.detach().requires_grad_(with_pullback)
             # with one point more, as GPyTorch takes equal sets of points to be the same variable
             longer = torch.cat([points, points[..., :1, :]], dim=-2) if with_pullback else points
-            values = self._kernel(longer, rows.detach()).to_dense() * self._scale
+            values = self._kernel(longer, Z).to_dense() * self._scale
             values = values[..., : X.shape[-2], :]  # ... x n x p
 
         def pullback(outer: Tensor) -> Tensor:
@@ -388,14 +347,10 @@ class KernelList(KernelFunction):
             return self.functions[index]
         return KernelList([self.functions[i] for i in index])
 
-    def prepared(self, Z: Tensor) -> list[Any]:
+    def evaluate(self, X: Tensor, Z: Tensor, with_pullback: bool) -> tuple[Tensor, Pullback]:
         """See :class:`KernelFunction`."""
-        return [stack.prepared(Z.unsqueeze(-3)) for stack in self._stacks]
-
-    def evaluate(self, X: Tensor, rows: list[Any], with_pullback: bool) -> tuple[Tensor, Pullback]:
-        """See :class:`KernelFunction`."""
-        pairs = zip(self._stacks, rows, strict=True)
-        found = [stack.evaluate(X.unsqueeze(-3), own, with_pullback) for stack, own in pairs]
+        X, Z = X.unsqueeze(-3), Z.unsqueeze(-3)
+        found = [stack.evaluate(X, Z, with_pullback) for stack in self._stacks]
 
         def pullback(outer: Tensor) -> Tensor:
             if len(found) == 1:

@@ -164,8 +164,6 @@ class Prior:
             assert factor is not None
             if front is not None and behind is not None and self._is_of_front(factor):
                 return factor(front, behind)  # k x 1 if all have the same front
-            if front is None and others is None:
-                return factor(self._points[index], self._points, self._prepared)
             return factor(self._inputs(index, front), self._inputs(others, behind))
 
         products = [functools.reduce(torch.mul, map(values, term)) for term in self._terms]
@@ -246,12 +244,6 @@ class Prior:
             return simulated[..., len(root) + index] * share[:, 0], explained
         known = torch.linalg.solve_triangular(triangle.mT, columns[:, pivots].mT, upper=False)
         return simulated[..., : len(root)] @ known, known.mT @ known
-
-    @cached_property
-    def _prepared(self) -> Any:
-        """What the kernel needs of very many points, which takes longer than its values there."""
-        assert self._kernel is not None
-        return self._kernel.prepared(self._points)
 
     def _is_of_front(self, factor: KernelFunction | None) -> bool:
         """Return whether a factor reads nothing but the front."""
