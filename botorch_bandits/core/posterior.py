@@ -93,7 +93,6 @@ class Posterior:
         self._first_limit = FIRST_ROOM if points <= LARGEST_MATRIX else FIRST_ROOM_OF_MANY
         self._num_folds, self._limit = 0, self._first_limit
         self._pending: Rows | None = None
-        self._collapsed: tuple[Rows, Rows] | None = None
         # by the number of a point, how many rows its column of covariances accounts for, and these
         self._seen: dict[int, tuple[int, NDArray[np.float64]]] = {}
 
@@ -110,12 +109,8 @@ class Posterior:
     @property
     def collapsed(self) -> Rows:
         """The rows, one for each place, and what is pending; see :meth:`given`."""
-        if self._collapsed is None or self._collapsed[0] is not self.rows:
-            found = self.rows.collapsed()
-            if self._pending is not None:
-                found = found.followed_by(self._pending)
-            self._collapsed = self.rows, found
-        return self._collapsed[1]
+        found = self.rows.collapsed()
+        return found if self._pending is None else found.followed_by(self._pending)
 
     def group(self, number: int) -> Posterior:
         """Return the posterior of one of the ``G`` priors, which shares the memory of this one."""
@@ -139,7 +134,7 @@ class Posterior:
         self._make_room(self.num_kept + len(pending))
         own, gain = copy.copy(self), self._log_det.clone()
         own.variance = self.variance.clone()
-        own._pending, own._collapsed, own._seen = pending, None, {}
+        own._pending, own._seen = pending, {}
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
         self._log_det.copy_(gain)  # both share it
@@ -314,10 +309,8 @@ class Posterior:
         if not self.num_kept:
             return base.expand(self.batch, -1, -1)
         V = self._V[:, : self.num_kept]
-        if index.dim() == 2:
-            at = V.gather(-1, index.unsqueeze(-2).expand(-1, self.num_kept, -1))  # G x n x k
-        else:
-            at = V[:, :, index]
+        at = index.expand(self.batch, -1).unsqueeze(-2).expand(-1, self.num_kept, -1)
+        at = V.gather(-1, at)  # G x n x k
         return torch.baddbmm(base, self._signed(at).mT, V, alpha=-1.0)
 
     def variance_at(self, index: Tensor) -> Tensor:
@@ -363,11 +356,6 @@ class Posterior:
 
     def _base(self, index: Tensor) -> Tensor:
         """Return columns of the covariance from which the rows are taken, ``G x k x A``."""
-        whole = self.prior.matrices if self.folded is None else self.folded
-        if whole is not None and index.shape == whole.shape[-1:]:
-            every = torch.arange(self.prior.num_points, device=index.device)
-            if torch.equal(index, every):
-                return whole
         if self.folded is None:
             return self.prior.columns(index)
         if index.dim() == 1:
