@@ -194,7 +194,7 @@ class Player:
     def _weigh(self, rows: Rows) -> None:
         """Add new outcomes to the evidence, each predicted from the rows before it."""
         changes = changes_between(self._weighed, rows)
-        if changes is None or changes.came != range(len(self._weighed), len(rows)):
+        if changes != ((), range(len(self._weighed), len(rows))):
             self.follow(self.recipe)  # rows are gone, or are others
             self._conditioner.at(rows[:0])
         for i in range(len(self._weighed), len(rows)):

@@ -10,7 +10,7 @@ from torch import Tensor
 from botorch_bandits.core.posterior import FOLDED_AT_ONCE, Posterior
 from botorch_bandits.core.priors import Stack
 from botorch_bandits.core.round_posterior import RoundPosterior, extended
-from botorch_bandits.core.rows import Changes, Rows, begins_with, changes_between
+from botorch_bandits.core.rows import Rows, begins_with, changes_between
 
 MOST_CHANGES = 8
 """More changed rows in one round are factorized anew, unless all of them came."""
@@ -55,13 +55,14 @@ class Conditioner:
         if (
             old is None
             or changes is None
-            or not self._is_small(changes, old)
-            or not posterior.has_room(len(changes))
+            or not self._is_small(*changes, old)
+            or not posterior.has_room(sum(map(len, changes)))
         ):
             posterior.factorize(rows.collapsed())
         else:
-            self._take(old, changes.left, -1.0)  # with negative noise
-            self._take(rows, changes.came, 1.0)
+            left, came = changes
+            self._take(old, left, -1.0)  # with negative noise
+            self._take(rows, came, 1.0)
         posterior.rows = rows
         return posterior
 
@@ -70,11 +71,11 @@ class Conditioner:
             noise = sign * float(rows.noise[i])
             self.posterior.add(int(rows.index[i]), rows.Y[i].tolist(), noise)
 
-    def _is_small(self, changes: Changes, old: Rows) -> bool:
-        if not changes.left:  # rows that come lose no digits
-            return len(changes) <= FOLDED_AT_ONCE
-        least = float(old.noise[changes.left].min())
-        return len(changes) <= MOST_CHANGES and least >= self._smallest_noise
+    def _is_small(self, left: Sequence[int], came: Sequence[int], old: Rows) -> bool:
+        if not left:  # rows that come lose no digits
+            return len(came) <= FOLDED_AT_ONCE
+        least = float(old.noise[left].min())
+        return len(left) + len(came) <= MOST_CHANGES and least >= self._smallest_noise
 
 
 class RoundConditioner:

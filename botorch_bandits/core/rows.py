@@ -105,34 +105,20 @@ class Rows:
         return replace(self, Y=Y)
 
 
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """How the rows of a round differ from those of an earlier one.
-
-    Attributes:
-        left: Numbers of the earlier rows that are gone.
-        came: Numbers of the rows that are new.
-    """
-
-    left: Sequence[int]
-    came: Sequence[int]
-
-    def __len__(self) -> int:
-        """Return how many rows changed."""
-        return len(self.left) + len(self.came)
-
-
-def changes_between(old: Rows, new: Rows) -> Changes | None:
+def changes_between(old: Rows, new: Rows) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return how rows differ from earlier ones; None if nothing says which rows are the same.
 
     A row whose outcome or noise is another one has left and come again.
+
+    Returns:
+        The numbers of the earlier rows that are gone, and those of the rows that are new.
     """
     n = len(old)
     are_same = begins_with(new, old) and torch.equal(old.Y, new.Y[:n])
     if old.ids is not None and new.ids is not None:
         are_same = are_same and torch.equal(old.ids, new.ids[:n])
     if n == 0 or are_same:
-        return Changes((), range(n, len(new)))  # rows were only added
+        return (), range(n, len(new))  # rows were only added
     if old.ids is None or new.ids is None:
         return None
     # places of the rows that both have
@@ -142,7 +128,7 @@ def changes_between(old: Rows, new: Rows) -> Changes | None:
     # another outcome or another weight is another row
     same = (old.Y[at_old] == new.Y[at_new]).all(-1) & (old.noise[at_old] == new.noise[at_new])
     left[at_old], came[at_new] = ~same, ~same
-    return Changes(left.nonzero()[:, 0].tolist(), came.nonzero()[:, 0].tolist())
+    return left.nonzero()[:, 0].tolist(), came.nonzero()[:, 0].tolist()
 
 
 def begins_with(rows: Rows, first: Rows) -> bool:
