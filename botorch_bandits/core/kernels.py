@@ -327,19 +327,15 @@ class KernelList(KernelFunction):
     """Several kernels on the same points: ``... x G x n x p`` values.
 
     Args:
-        functions: ``G`` of them; those that differ only in hyperparameters are evaluated at once.
+        functions: ``G`` of them; neighbors that differ only in hyperparameters are evaluated at
+            once.
     """
 
     def __init__(self, functions: Sequence[KernelFunction]) -> None:
         """See the class."""
         self.functions = tuple(functions)
-        alike: dict[Any, list[int]] = {}
-        for i, each in enumerate(functions):
-            alike.setdefault(structure_of(each), []).append(i)
-        self._groups = list(alike.values())
-        self._stacks = [_stack([functions[i] for i in group]) for group in self._groups]
-        # the place of each kernel in the stacks, one after the other
-        self._order = torch.tensor(list(itertools.chain(*self._groups))).argsort()
+        runs = [list(run) for _, run in itertools.groupby(functions, structure_of)]
+        self._sizes, self._stacks = list(map(len, runs)), list(map(_stack, runs))
 
     def select(self, index: Any) -> KernelFunction:
         """Return one of the kernels, or a list of some by their numbers."""
@@ -353,22 +349,15 @@ class KernelList(KernelFunction):
         found = [stack.evaluate(X, Z, with_pullback) for stack in self._stacks]
 
         def pullback(outer: Tensor) -> Tensor:
-            if len(found) == 1:
-                return found[0][1](outer).sum(-3)
             # ... x G x n x p: each stack gets the derivatives of its kernels
-            parts = zip(self._groups, found, strict=True)
-            return _sum([pull(outer[..., group, :, :]).sum(-3) for group, (_, pull) in parts])
+            parts = zip(outer.split(self._sizes, -3), found, strict=True)
+            return _sum([pull(part).sum(-3) for part, (_, pull) in parts])
 
-        return self._in_order([values for values, _ in found], -3), pullback
+        return torch.cat([values for values, _ in found], dim=-3), pullback
 
     def diagonal(self, X: Tensor) -> Tensor:
         """See :class:`KernelFunction`."""
-        return self._in_order([stack.diagonal(X.unsqueeze(-3)) for stack in self._stacks], -2)
-
-    def _in_order(self, parts: list[Tensor], dim: int) -> Tensor:
-        if len(parts) == 1:
-            return parts[0]
-        return torch.cat(parts, dim).index_select(dim, self._order.to(parts[0].device))
+        return torch.cat([stack.diagonal(X.unsqueeze(-3)) for stack in self._stacks], dim=-2)
 
 
 def structure_of(function: KernelFunction) -> Any:
