@@ -206,7 +206,7 @@ class Posterior:
         V, variance, signs = self._V.numpy()[0], self.variance.numpy()[0], self._sign.numpy()
         row, first, lam = V[n], 0, float(self.lam)
         if whole is not None:
-            known = whole[0, index].numpy()
+            known = whole.numpy()[0, index]
         elif index in self._seen:  # too many points for a matrix, so observed ones keep columns
             first, known = self._seen[index]
         else:

@@ -126,8 +126,13 @@ class LargestTensor(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for part in tree_leaves(result):
-            if isinstance(part, Tensor):
+        given, made = (
+            [each for each in tree_leaves(some) if isinstance(each, Tensor)]
+            for some in ((args, kwargs), result)
+        )
+        known = {each.untyped_storage().data_ptr() for each in given}
+        for part in made:
+            if part.untyped_storage().data_ptr() not in known:  # a view of what there is
                 self.num_entries = max(self.num_entries, part.numel())
         return result
 
