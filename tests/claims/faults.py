@@ -20,7 +20,6 @@ import botorch_bandits.loop.chooser
 import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
-from botorch_bandits.acquisition import dmm
 from botorch_bandits.acquisition.player import Player as ArmsPlayer
 from botorch_bandits.confidence import (
     CandidateEvidence,
@@ -136,7 +135,7 @@ def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
     def believe(*args: Any, **kwargs: Any) -> Any:
         return words.BOUNDED_NORM, (), {}
 
-    return _patched((igp_ucb, "norm_assumption", believe), (dmm, "norm_assumption", believe))
+    return _patched((igp_ucb, "norm_assumption", believe))
 
 
 def every_round_counted() -> contextlib.AbstractContextManager[Any]:
@@ -181,8 +180,7 @@ def frozen_believed() -> contextlib.AbstractContextManager[Any]:
     def believe(summary: Any) -> list[str]:
         return [gap for gap in original(summary) if "are frozen" not in gap]
 
-    owners = (igp_ucb, gp_ucb, dmm)
-    return _patched(*((owner, "prior_gaps", believe) for owner in owners))
+    return _patched(*((owner, "prior_gaps", believe) for owner in (igp_ucb, gp_ucb)))
 
 
 def without_gaps(guarantee: Guarantee, word: str) -> Guarantee:
@@ -255,7 +253,7 @@ def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
         weights = self.numpy_posterior_weights()
         return weights == weights.max()
 
-    return _patched((CandidateEvidence, "in_force", believe))
+    return _patched((CandidateEvidence, "numpy_in_force", believe))
 
 
 def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:

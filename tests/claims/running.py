@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -860,7 +860,8 @@ class _LoopRun(_AnyRun):
         stream = self.stream_of_all_arms()
         if stream is not None:
             seen, _ = stream._look(chooser.current.num_queries, 0.0, None)
-            known = seen.rule.known(seen)
+            # the round's own query is pending by now, but was not when it was chosen
+            known = seen.rule.known(replace(seen, pending=None))
             assert known.lower is not None
             assert known.upper is not None
             return known.lower, known.upper
