@@ -29,6 +29,7 @@ __all__ = [
     "LARGEST_OUTCOME",
     "MinimumLoweredWarning",
     "check_callable",
+    "check_covariance",
     "check_double",
     "check_finite",
     "check_instance",
@@ -1008,6 +1009,41 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
         # GPyTorch would round a Python number to float32
         target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
     return kernel
+
+
+ROUNDING = 1e-6
+"""A negative eigenvalue below this share of the largest value is a kernel's rounding error."""
+
+
+def check_covariance(name: str, matrix: Tensor) -> None:
+    """Raise an error unless a matrix is finite, symmetric and positive semi-definite.
+
+    Args:
+        name: What it is, for error messages.
+        matrix: ``n x n``.
+
+    Raises:
+        ValueError: If it is not, up to rounding.
+    """
+    check_finite(name, matrix)
+    size = float(matrix.abs().max())
+    difference = float((matrix - matrix.mT).abs().max())
+    if difference > ROUNDING * size:
+        raise ValueError(
+            f"{name} is not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, but a "
+            "prior covariance is symmetric. Pass a symmetric kernel."
+        )
+    # the smallest eigenvalue is above -ROUNDING max(K) if this has a factor
+    raised = matrix.clone()
+    raised.diagonal().add_(ROUNDING * size)
+    if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info):
+        smallest = float(torch.linalg.eigvalsh(matrix)[0])
+        raise ValueError(
+            f"{name} is not positive semi-definite: an eigenvalue is {smallest:.3g}, so some "
+            "combination of arms would have a negative variance, and it is not a prior covariance. "
+            "Pass a positive semi-definite kernel, such as MaternKernel, or a sum or product of "
+            "such kernels."
+        )
 
 
 def check_kernel_columns(

@@ -20,7 +20,7 @@ from gpytorch.kernels import Kernel
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.checks import check_finite, check_kernel_columns
+from botorch_bandits.checks import check_covariance, check_finite, check_kernel_columns
 from botorch_bandits.core.kernels import (
     KernelFunction,
     kernel_function,
@@ -31,8 +31,6 @@ LARGEST_MATRIX = 4096
 """The number of points up to which the matrix of all of them is kept (128 MiB)."""
 NEGLIGIBLE = 1e-15
 """A root leaves out variance below this share of the largest, which is rounding error."""
-ROUNDING = 1e-6
-"""A negative eigenvalue below this share of the largest value is a kernel's rounding error."""
 NUM_CHECKED = 512
 """Points, evenly spaced in their order, whose covariance is checked if the matrix is not kept."""
 
@@ -300,25 +298,7 @@ def _check_kernel(prior: Prior, name: str) -> None:
     behind = None if front is None else front.expand(len(some), -1)
     check_finite(name, prior.variances(None if front is None else front[0]))
     matrix = prior.block(some, behind, some, behind)
-    check_finite(name, matrix)
-    size = float(matrix.abs().max())
-    difference = float((matrix - matrix.mT).abs().max())
-    if difference > ROUNDING * size:
-        raise ValueError(
-            f"{name} is not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, but a "
-            "prior covariance is symmetric. Pass a symmetric kernel."
-        )
-    # the smallest eigenvalue is above -ROUNDING max(K) if this has a factor
-    raised = matrix.clone()
-    raised.diagonal().add_(ROUNDING * size)
-    if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info):
-        smallest = float(torch.linalg.eigvalsh(matrix)[0])
-        raise ValueError(
-            f"{name} is not positive semi-definite: an eigenvalue is {smallest:.3g}, so some "
-            "combination of arms would have a negative variance, and it is not a prior covariance. "
-            "Pass a positive semi-definite kernel, such as MaternKernel, or a sum or product of "
-            "such kernels."
-        )
+    check_covariance(name, matrix)
 
 
 class Stack:

@@ -30,24 +30,12 @@ the noise. They are merged when enough have come.
 **Several priors** are a batch dimension. Those that differ only in their output scale, at the same
 ratio of noise variance to output scale, share ``W``, which is kept for output scale 1.
 
-**The best fit in a ball** is the smallest sum of squares of a function of bounded norm, by Lagrange
-duality:
-
-.. math:: \min_{\|f\|_k \le B} \|y - f(X)\|^2
-   = \max_{a \ge 0} \; a \, y^\top (K + a I)^{-1} y - a B^2 .
-
-With the counts :math:`C` and the means :math:`\bar y` of the distinct points, it is the sum of
-squares within them, plus the same expression for :math:`C^{1/2} K C^{1/2}` and
-:math:`C^{1/2} \bar y`.
-
 Source: Rasmussen and Williams 2006, algorithm 2.1, in reverse order; Gill, Golub, Murray and
-Saunders 1974 for the rank-one change. The largest ``a`` is found like the multiplier of a trust
-region (More and Sorensen 1983).
+Saunders 1974 for the rank-one change.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -249,54 +237,3 @@ def _inserted(columns: NDArray[Any], position: int, new: NDArray[Any]) -> NDArra
     """Return columns with one more at a position."""
     parts = [columns[:, :position], new[:, None], columns[:, position:]]
     return np.concatenate(parts, axis=1)
-
-
-def log_likelihood_in_ball(
-    covariances: Array, places: Numbers, residuals: Array, noise: float, rkhs_bound: float
-) -> float:
-    """Return the largest log density that a function of bounded norm gives to outcomes.
-
-    Args:
-        covariances: ``p x p``, of the distinct points.
-        places: ``n`` numbers of points, each of which occurs.
-        residuals: ``n`` outcomes, less the prior mean.
-        noise: The noise variance ``R^2``.
-        rkhs_bound: ``B``, positive: the largest norm.
-    """
-    counts = np.bincount(places)  # p
-    means = np.bincount(places, residuals) / counts
-    within = float(np.square(residuals - means[places]).sum())
-    roots = np.sqrt(counts)
-    # C^(1/2) K C^(1/2) = Q diag(values) Q', and the squares of Q' C^(1/2) means
-    values, vectors = np.linalg.eigh(roots[:, None] * covariances * roots)
-    squared = np.square(vectors.T @ (roots * means))
-    smallest = within + _smallest_squares(values, squared, rkhs_bound)
-    return -0.5 * (len(places) * math.log(2.0 * math.pi * noise) + smallest / noise)
-
-
-def _smallest_squares(values: Array, squared: Array, bound: float) -> float:
-    """Return the smallest sum of squared residuals of a function with a norm of at most ``bound``.
-
-    The inverse of the norm of the ridge fit is concave and grows with the ridge ``a``, so that
-    Newton's method on it comes from the left and never overshoots; a few steps are enough.
-
-    Args:
-        values: Eigenvalues of the kernel matrix, ascending.
-        squared: Squares of the outcomes in its eigenbasis.
-        bound: ``B``.
-    """
-    if values[-1] <= 0.0:  # the space contains only 0 at these points
-        return float(squared.sum())
-    # values that rounding makes too small would make good fits look bad
-    values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values[-1])
-    a = 0.0
-    for _ in range(100):
-        terms = values * squared / np.square(values + a)  # of the squared norm
-        norm = math.sqrt(terms.sum())
-        if norm <= bound:
-            break
-        step = (norm / bound - 1.0) * norm**2 / float((terms / (values + a)).sum())
-        a += step
-        if step <= 1e-15 * a:  # what rounding leaves
-            break
-    return max(float((a * squared / (values + a)).sum()) - a * bound**2, 0.0)
