@@ -22,7 +22,7 @@ from botorch_bandits import (
     optim,
 )
 from botorch_bandits.acquisition import gen_candidates_batched
-from botorch_bandits.core.marginal_likelihood import MarginalLikelihoodObjective
+from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.growing import box_posterior_of
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -120,7 +120,7 @@ def test_a_search_copies_once_a_step_and_looks_at_the_model(name: str, steps: li
 def test_a_fit_copies_twice_an_evaluation(kernel: Any, dim: int | None) -> None:
     model = FittedSingleTaskGP(BOUNDS)(X[:40], Y[:40])
     model.covar_module = kernel(ard_num_dims=dim).double()
-    objective = MarginalLikelihoodObjective(ExactMarginalLogLikelihood(model.likelihood, model))
+    objective = objective_of(ExactMarginalLogLikelihood(model.likelihood, model))
     for shift in (0.0, 0.01):  # one sees whether there is a factor, the other has the numbers
         assert count(lambda s=shift: objective(objective.start + s)) == 2
 

@@ -23,14 +23,13 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.prior_reading import learns_input_scale, prior_variance_of
 from botorch_bandits.confidence.width_rules import RunningPriorSummary
 from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
-from botorch_bandits.core.kernels import TimeDecayKernel
+from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.core.priors import Prior, Stack, prior_of
 from botorch_bandits.core.round_posterior import RoundPosterior
 from botorch_bandits.core.rows import Rows, changes_between
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
-from botorch_bandits.models.builder import kernel_of_output
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.random_streams import RandomBlocks
 

@@ -86,11 +86,10 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.fit_in_ball import log_likelihood_in_ball
 from botorch_bandits.confidence.prior_reading import learns_input_scale
-from botorch_bandits.core.kernels import TimeDecayKernel
+from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.core.suffixes import Suffixes, SuffixPrior
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
-from botorch_bandits.models.builder import kernel_of_output
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
 

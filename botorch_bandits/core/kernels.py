@@ -535,3 +535,42 @@ class TimeDecayKernel(Kernel):
             base = self.base_kernel(x1[..., 1:], x2[..., 1:], **params).to_dense()
         decayed: Tensor = torch.exp(0.5 * math.log1p(-self.rate) * gap.abs()) * base
         return decayed
+
+
+def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
+    """Return a copy of a kernel with the parameters of one output.
+
+    Args:
+        kernel: A kernel without a batch shape, which all outputs share, or one whose parts have one
+            entry per output.
+        output: The output, from 0.
+    """
+    kernel = copy.deepcopy(kernel)
+    for part in kernel.modules():
+        shape = part._batch_shape if isinstance(part, Kernel) else ()
+        if shape:
+            for parameter in part.parameters(recurse=False):
+                # of all entries, also where a parameter has one for all of them
+                every = parameter.data.expand(*shape, *parameter.shape[len(shape) :])
+                parameter.data = every[output].clone()
+            part.batch_shape = torch.Size(shape[1:])
+    return kernel
+
+
+def expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
+    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
+
+    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
+    parts of sums and products as they were.
+
+    Args:
+        kernel: The kernel, which is changed.
+        batch_shape: The batch shape to give it.
+    """
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            num_batch_dims = len(part._batch_shape)
+            for parameter in part.parameters(recurse=False):
+                shape = batch_shape + parameter.shape[num_batch_dims:]
+                parameter.data = parameter.data.expand(shape).contiguous()
+            part.batch_shape = batch_shape

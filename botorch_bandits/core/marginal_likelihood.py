@@ -31,31 +31,22 @@ Source: Rasmussen and Williams 2006, equations 5.8 and 5.9.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import botorch.fit
 import numpy as np
 import torch
-from botorch.exceptions.errors import ModelFittingError
-from botorch.models import SingleTaskGP
 from botorch.optim.utils import get_parameters_and_bounds
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
-from gpytorch.constraints import GreaterThan, Interval, Positive
-from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods.noise_models import HomoskedasticNoise
-from gpytorch.means import ConstantMean, Mean, ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
-from gpytorch.priors import LogNormalPrior
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NanError, NotPSDError
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.nn import Module
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from botorch_bandits.checks import DTYPE
-from botorch_bandits.core.kernels import StationaryKernel, smoothness_of_whole
+from botorch_bandits.core.kernels import StationaryKernel
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -190,68 +181,6 @@ class Parameter(NamedTuple):
     log_normal: tuple[float, float] = (0.0, math.inf)
 
 
-def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
-    """Return lengthscales, output scale, noise and mean of a model, if it has a closed form.
-
-    Args:
-        model: An exact model with a mean, a kernel and a likelihood.
-
-    Returns:
-        None unless the model has one output without a batch shape, a kernel that
-        :func:`.smoothness_of_whole` knows, a constant mean, one noise variance, and usual
-        constraints and priors; if a parameter besides these can change; or if none can.
-    """
-    kernel, noise = model.covar_module, getattr(model.likelihood, "noise_covar", None)
-    if type(model).forward is not SingleTaskGP.forward or not isinstance(noise, HomoskedasticNoise):
-        return None
-    if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
-        return None
-    mean = _constant_of(model.mean_module)
-    if noise.raw_noise.numel() != 1 or smoothness_of_whole(kernel) is None or mean is None:
-        return None
-    # by the name of the value: the module and its parameter
-    parts: dict[str, Module] = {"noise": noise}
-    found = {"lengthscale": Parameter(mean), "outputscale": Parameter(torch.ones(1, dtype=DTYPE))}
-    if isinstance(kernel, ScaleKernel):
-        parts["outputscale"], kernel = kernel, kernel.base_kernel
-    parts["lengthscale"] = kernel
-    for name, part in parts.items():
-        raw, constraint = getattr(part, f"raw_{name}"), getattr(part, f"raw_{name}_constraint")
-        lower = _lower_of_softplus(constraint)
-        if constraint.enforced and lower is None:
-            return None
-        found[name] = Parameter(raw, lower or 0.0, is_soft=bool(constraint.enforced))
-    for _, part, prior, value_of, _ in model.named_priors():
-        # what the constructor of GPyTorch's class registers, which is the parameter itself
-        own = getattr(value_of, "__func__", value_of)
-        names = [name for name in parts if own is getattr(type(part), f"_{name}_param", None)]
-        is_usual = type(prior) is LogNormalPrior and getattr(prior, "_transform", None) is None
-        if not names or not is_usual or prior.loc.numel() > 1 or prior.scale.numel() > 1:
-            return None
-        log_normal = prior.loc.item(), prior.scale.item()
-        found[names[0]] = found[names[0]]._replace(log_normal=log_normal)
-    order = [found["lengthscale"], found["outputscale"], found["noise"], Parameter(mean)]
-    free = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
-    return order if free and free <= {id(each.raw) for each in order} else None
-
-
-def _constant_of(mean: Mean) -> Tensor | None:
-    """Return the constant of a mean module, learned or not; None for any other mean."""
-    if type(mean) is ZeroMean:
-        return torch.zeros(1, dtype=DTYPE)
-    is_free = type(mean) is ConstantMean and not mean._constraints
-    constant = mean.raw_constant if is_free else dict(mean.named_buffers()).get("constant")
-    return constant if constant is not None and constant.numel() == 1 else None
-
-
-def _lower_of_softplus(constraint: Interval) -> float | None:
-    """Return the lower bound to which a softplus is added; None for any other constraint."""
-    is_usual = type(constraint) in (GreaterThan, Positive) and constraint.lower_bound.numel() == 1
-    if not (is_usual and type(constraint._transform) is torch.nn.Softplus):
-        return None
-    return float(constraint.lower_bound)
-
-
 class MarginalLikelihoodObjective:
     """The objective that ``fit_gpytorch_mll`` minimizes, and its gradient.
 
@@ -264,8 +193,9 @@ class MarginalLikelihoodObjective:
     if the model states what its rows are the means of, as ours do.
 
     Args:
-        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a model that
-            :func:`read_parameters` can read.
+        mll: An ``ExactMarginalLogLikelihood`` in training mode, of a stationary kernel.
+        parameters: Lengthscales, output scale, noise and mean of its model.
+        smoothness: Of its kernel; see :class:`MarginalLikelihood`.
 
     Attributes:
         is_log: Which of the ``p`` arguments are logarithms.
@@ -273,11 +203,11 @@ class MarginalLikelihoodObjective:
         bounds: Their lower and upper bounds, ``2 x p``, as BoTorch sets them.
     """
 
-    def __init__(self, mll: ExactMarginalLogLikelihood) -> None:
+    def __init__(
+        self, mll: ExactMarginalLogLikelihood, parameters: Sequence[Parameter], smoothness: float
+    ) -> None:
         """See the class."""
         model = mll.model
-        parameters = read_parameters(model)
-        assert parameters is not None
         everything = [each.raw for each in parameters]
         sizes = [raw.numel() for raw in everything]
         # one entry for each number in all parameters
@@ -298,8 +228,6 @@ class MarginalLikelihoodObjective:
             np.where(self.is_log, np.log(np.where(self.is_log, raw, 1.0)), raw)
             for raw in (start, self._raw_bounds)
         )
-        smoothness = smoothness_of_whole(model.covar_module)
-        assert smoothness is not None
         with torch.no_grad():
             X = model.transform_inputs(model.train_inputs[0])
         repeated = model.repeats, model.within_sum_of_squares
@@ -339,75 +267,6 @@ class MarginalLikelihoodObjective:
         """Set the model's free parameters."""
         raw = np.clip(self._raw_of(arguments), *self._raw_bounds)  # it may lie an ulp outside
         vector_to_parameters(torch.tensor(raw).to(self._moving[0]), self._moving)
-
-
-def fit_marginal_likelihood(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-    """Maximize the marginal likelihood from the model's present hyperparameters.
-
-    BoTorch's ordinary fit is used instead if the model has no closed form (see
-    :func:`read_parameters`), if ``mll`` is not an ``ExactMarginalLogLikelihood``, if any option is
-    given, or if the attempt with the closed form fails or does not converge; it then starts where
-    that attempt started.
-
-    Args:
-        mll: A marginal likelihood of one of our models.
-        **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
-
-    Returns:
-        ``mll`` in evaluation mode, with the hyperparameters set.
-
-    Raises:
-        ModelFittingError: If BoTorch's attempts failed as well, or the model has repeated rows.
-    """
-    is_exact = type(mll) is ExactMarginalLogLikelihood and read_parameters(mll.model) is not None
-    if is_exact and not any(kwargs.values()):
-        objective = MarginalLikelihoodObjective(mll.train())
-        arguments = minimize_objective(objective)
-        if arguments is not None:
-            objective.write(arguments)
-            return mll.eval()
-    if mll.model.repeats is not None:
-        raise ModelFittingError(
-            "the closed-form fit failed, and BoTorch's own fit does not support repeated rows. "
-            "Constraints of GPyTorch's default kind and log-normal priors have a closed form."
-        )
-    return fit_ordinarily(mll, **kwargs)
-
-
-def fit_ordinarily(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-    """Fit a model as BoTorch fits a model that has no ``custom_fit`` of its own.
-
-    Args:
-        mll: The marginal likelihood of the model.
-        **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
-
-    Returns:
-        ``mll`` in evaluation mode, with the hyperparameters set.
-
-    Raises:
-        ModelFittingError: If all attempts failed.
-    """
-    return botorch.fit._fit_fallback(mll, **kwargs)
-
-
-def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
-    """Return the value that a fit maximizes, at the model's present hyperparameters.
-
-    Several outputs and batches are summed. Minus infinity stands for a covariance without a
-    Cholesky factor. ``mll`` is left in training mode.
-    """
-    mll.train()
-    model = mll.model
-    try:
-        if read_parameters(model) is not None:
-            objective = MarginalLikelihoodObjective(mll)
-            value = -objective(objective.start)[0]
-        else:
-            with torch.no_grad():
-                value = mll(model(*model.train_inputs), model.train_targets).sum().item()
-    except (NotPSDError, NanError):
-        return -math.inf
-    return -math.inf if math.isnan(value) else value
 
 
 LARGEST_SHIFT = 30.0

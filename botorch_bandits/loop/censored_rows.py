@@ -34,11 +34,11 @@ from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.prior_reading import read_prior
+from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import History
 from botorch_bandits.models import BanditGPRecipe, condition
-from botorch_bandits.models.builder import kernel_of_output
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.reading import moments_of_outputs, prior_means
 

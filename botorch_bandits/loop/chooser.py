@@ -37,6 +37,7 @@ from botorch_bandits.loop.feasibility import (
     smallest_lower_bounds,
 )
 from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
+from botorch_bandits.loop.forgetting import ForgettingModels, forgetful_models
 from botorch_bandits.loop.guarantees import (
     guarantee_of,
     with_constraints,
@@ -61,7 +62,6 @@ from botorch_bandits.loop.state import (
 )
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.builder import ModelBuilder
-from botorch_bandits.models.forgetting import ForgettingModels, forgetful_models
 from botorch_bandits.models.reading import observed_inputs
 from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally

@@ -34,9 +34,9 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.loop.forgetting import forgetful_models
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
-from botorch_bandits.models.forgetting import forgetful_models
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 NUM_EPOCHS = 3

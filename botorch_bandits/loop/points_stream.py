@@ -45,8 +45,8 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.loop.forgetting import NEGLIGIBLE_WEIGHT
 from botorch_bandits.loop.state import PenalizedHistory
-from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT
 
 AnyPosterior = Posterior | RoundPosterior
 

@@ -58,13 +58,13 @@ from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeSc
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
+from botorch_bandits.loop.forgetting import forgetful_recipe
 from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     FittedSingleTaskGP,
 )
-from botorch_bandits.models.forgetting import forgetful_recipe
 from botorch_bandits.models.noise_floor import check_range_on_box
 
 ModelFactory = Callable[[Tensor, Tensor], Model]

@@ -5,7 +5,6 @@ and on arms, which make a round fast, compute the same numbers as the BoTorch mo
 """
 
 from botorch_bandits.checks import double_kernel
-from botorch_bandits.core.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
@@ -42,7 +41,6 @@ __all__ = [
     "default_likelihood",
     "double_kernel",
     "draw_lengthscales",
-    "fit_ordinarily",
     "hallucinate",
     "lengthscale_ladder",
     "posterior_rise",

@@ -46,6 +46,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.prior_reading import constant_prior_mean, learns_input_scale
+from botorch_bandits.core.kernels import expand_kernel
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.candidates import CandidatesRecipe
@@ -141,7 +142,7 @@ class BanditGP(IncrementalGP):
         ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
         if batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
-            _expand_kernel(kernel, batch_shape)
+            expand_kernel(kernel, batch_shape)
         if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
             raise ValueError(
                 "input_transform learns its scale from the rows of train_X, and there are none. "
@@ -505,22 +506,3 @@ class BanditGPRecipe:
         """Hash the numbers and the name of the class, which cannot change."""
         name = self.model_class.__qualname__
         return hash((name, self.noise, self.refit_every, self.prior_mean))
-
-
-def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
-    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
-
-    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
-    parts of sums and products as they were.
-
-    Args:
-        kernel: The kernel, which is changed.
-        batch_shape: The batch shape to give it.
-    """
-    for part in kernel.modules():
-        if isinstance(part, Kernel):
-            num_batch_dims = len(part._batch_shape)
-            for parameter in part.parameters(recurse=False):
-                shape = batch_shape + parameter.shape[num_batch_dims:]
-                parameter.data = parameter.data.expand(shape).contiguous()
-            part.batch_shape = batch_shape

@@ -36,8 +36,8 @@ from torch import Tensor
 
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.box import BoxPosterior
-from botorch_bandits.core.kernels import smoothness_of_whole
-from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
+from botorch_bandits.core.kernels import kernel_of_output, smoothness_of_whole
+from botorch_bandits.models.fits import log_marginal_likelihood
 from botorch_bandits.models.likelihoods import collapse, places_of
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -264,23 +264,3 @@ class ModelBuilder:
 def _digest(X: Tensor, Y: Tensor) -> str:
     rows = torch.cat([X, Y], dim=-1).detach().cpu()
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()
-
-
-def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
-    """Return a copy of a kernel with the parameters of one output.
-
-    Args:
-        kernel: A kernel without a batch shape, which all outputs share, or one whose parts have one
-            entry per output.
-        output: The output, from 0.
-    """
-    kernel = copy.deepcopy(kernel)
-    for part in kernel.modules():
-        shape = part._batch_shape if isinstance(part, Kernel) else ()
-        if shape:
-            for parameter in part.parameters(recurse=False):
-                # of all entries, also where a parameter has one for all of them
-                every = parameter.data.expand(*shape, *parameter.shape[len(shape) :])
-                parameter.data = every[output].clone()
-            part.batch_shape = torch.Size(shape[1:])
-    return kernel

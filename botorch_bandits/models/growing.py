@@ -28,8 +28,8 @@ from botorch_bandits.confidence.prior_reading import outcome_units, part_of, rea
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.box import BoxPosterior, IndefiniteError
 from botorch_bandits.core.kernels import kernel_function
-from botorch_bandits.core.marginal_likelihood import fit_marginal_likelihood
 from botorch_bandits.models.ensembles import LeanPosterior
+from botorch_bandits.models.fits import fit_marginal_likelihood
 
 
 def closed_form_of(model: Any) -> BoxPosterior | None:

@@ -10,13 +10,13 @@ import warnings
 from typing import Any
 
 import torch
-from botorch.fit import fit_gpytorch_mll
+from botorch.fit import _fit_fallback, fit_gpytorch_mll
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 
 from benchmarks.measure import Measurement, Scale, compare, smooth_data
-from botorch_bandits.models import BanditGP, fit_ordinarily
+from botorch_bandits.models import BanditGP
 
 NEW_ROWS = 5
 """A warm fit starts from the hyperparameters of a fit to this many rows fewer."""
@@ -26,7 +26,7 @@ class _OrdinaryBanditGP(BanditGP):
     """The same model, fitted as BoTorch fits any other."""
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-        return fit_ordinarily(mll, **kwargs)
+        return _fit_fallback(mll, **kwargs)
 
 
 def refits(scale: Scale) -> list[Measurement]:

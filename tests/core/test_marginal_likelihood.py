@@ -33,16 +33,14 @@ from torch import Tensor
 
 from benchmarks.measure import smooth_data
 from botorch_bandits import BanditGP
-from botorch_bandits.core.marginal_likelihood import (
-    MarginalLikelihood,
-    MarginalLikelihoodObjective,
+from botorch_bandits.core.marginal_likelihood import MarginalLikelihood, minimize_objective
+from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
+from botorch_bandits.models.fits import (
     fit_marginal_likelihood,
-    fit_ordinarily,
     log_marginal_likelihood,
-    minimize_objective,
+    objective_of,
     read_parameters,
 )
-from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
 
 BASES: dict[str, Callable[..., Kernel]] = {
     "se": RBFKernel,
@@ -104,7 +102,7 @@ def ordinary(mll: ExactMarginalLogLikelihood) -> tuple[float, np.ndarray]:
 
 def assert_equal(mll: ExactMarginalLogLikelihood, step: float = 0.37, **tolerance: float) -> None:
     """Compare objective and gradient at the start, and a step further on."""
-    objective = MarginalLikelihoodObjective(mll)
+    objective = objective_of(mll)
     close = {"rtol": 1e-8, "atol": 1e-8} | tolerance
     for raw in (objective.start, objective.start + step):
         value, gradient = objective(raw)
@@ -225,7 +223,7 @@ def test_matrices_without_a_factor_are_errors_or_not_numbers() -> None:
         likelihood(np.ones(1), 1.0, -5.0)
     with pytest.raises(NanError):
         likelihood(np.ones(1), math.nan, 1.0)
-    objective = MarginalLikelihoodObjective(build(ScaleKernel(RBFKernel())))
+    objective = objective_of(build(ScaleKernel(RBFKernel())))
     value, gradient = objective(np.array([-1e4, 0.0, 0.0]))  # the lengthscale underflows
     assert math.isnan(value)
     assert np.isnan(gradient).all()
@@ -233,15 +231,13 @@ def test_matrices_without_a_factor_are_errors_or_not_numbers() -> None:
 
 @every_kernel
 def test_an_output_scale_of_nothing_is_no_error(name: str) -> None:
-    value, gradient = MarginalLikelihoodObjective(build(ScaleKernel(BASES[name]())))(
-        np.array([0.0, -1e4, 0.0])
-    )
+    value, gradient = objective_of(build(ScaleKernel(BASES[name]())))(np.array([0.0, -1e4, 0.0]))
     assert np.isfinite([value, *gradient]).all()
     prior = LogNormalPrior(0.0, 1.0)
     mll = learned(ScaleKernel(BASES[name](), outputscale_prior=prior), GaussianLikelihood())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        value, _ = MarginalLikelihoodObjective(mll)(np.array([0.0, -1e4, 0.0, 0.0]))
+        value, _ = objective_of(mll)(np.array([0.0, -1e4, 0.0, 0.0]))
     assert not math.isfinite(value)
 
 
@@ -276,7 +272,7 @@ def test_means_of_repeats_have_the_likelihood_of_all_observations(name: str) -> 
 @pytest.mark.parametrize(("num_rows", "prior"), [(8, None), (25, LOG_NORMAL), (40, None)])
 def test_a_fit_is_as_good_as_the_ordinary_one(name: str, num_rows: int, prior: Any) -> None:
     values = []
-    for fit in (fit_gpytorch_mll, fit_ordinarily):
+    for fit in (fit_gpytorch_mll, botorch.fit._fit_fallback):
         base = BASES[name](ard_num_dims=2, lengthscale_prior=copy.deepcopy(prior))
         mll = build(ScaleKernel(base), num_rows, dim=2, seed=num_rows)
         start = log_marginal_likelihood(mll)
@@ -305,7 +301,7 @@ def test_a_step_that_is_far_too_long_is_not_the_end() -> None:
     # in logarithms the second step would be 2000 long
     X, Y = smooth_data(200, 6, seed=3, noise=1e-4)
     values = []
-    for fit in (fit_marginal_likelihood, fit_ordinarily):
+    for fit in (fit_marginal_likelihood, botorch.fit._fit_fallback):
         parts = {"likelihood": default_likelihood(), "covar_module": default_kernel(6)}
         model = LearnedGP(X, Y, outcome_transform=Standardize(1), **parts)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -322,7 +318,7 @@ def test_parameters_may_end_far_from_where_they_start(scale: float, loss: float)
     # BoTorch's further attempts may find another hill
     X = uniform(15, 1, seed=3)
     fits = []
-    for fit in (fit_marginal_likelihood, fit_ordinarily):
+    for fit in (fit_marginal_likelihood, botorch.fit._fit_fallback):
         kernel = ScaleKernel(RBFKernel(), outputscale_constraint=GreaterThan(1e-12, **IDENTITY))
         likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-12, **IDENTITY))
         parts = {"likelihood": likelihood, "covar_module": kernel, "outcome_transform": None}
@@ -380,7 +376,7 @@ def test_a_warm_start_takes_fewer_evaluations(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(MarginalLikelihood, "__call__", counted)
     mll = build(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), num_rows=40)
     for _ in range(2):
-        objective = MarginalLikelihoodObjective(mll)
+        objective = objective_of(mll)
         found = minimize_objective(objective)
         assert found is not None
         objective.write(found)
@@ -483,7 +479,7 @@ def test_a_failed_attempt_is_left_to_botorch_from_the_same_start(
     monkeypatch.setattr(MarginalLikelihood, "__call__", failing)
     mlls = [build(ScaleKernel(RBFKernel())) for _ in range(2)]
     fit_gpytorch_mll(mlls[0])
-    fit_ordinarily(mlls[1])
+    botorch.fit._fit_fallback(mlls[1])
     assert len(calls) > 3
     assert is_same(mlls[0].model, mlls[1].model)
 

@@ -15,9 +15,9 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
 )
-from botorch_bandits.core.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.history import History
 from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
+from botorch_bandits.models.fits import log_marginal_likelihood
 
 from .textbook import log_likelihood, matern, posterior, squared_exponential
 

@@ -23,8 +23,8 @@ from botorch_bandits import (
     Box,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.models.builder import kernel_of_output
 
 NUM_OUTPUTS = 3
 

@@ -13,10 +13,10 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
-from botorch_bandits.core.marginal_likelihood import MarginalLikelihoodObjective
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.loop.forgetting import forgetful_models
 from botorch_bandits.models.builder import FEWEST_ROWS
-from botorch_bandits.models.forgetting import forgetful_models
+from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.likelihoods import collapse
 from botorch_bandits.models.reading import hallucinate
 
@@ -205,7 +205,7 @@ def test_the_default_model_takes_weights_as_ratios_of_the_noise_of_its_rows() ->
 def test_the_default_model_is_fitted_to_rows_with_their_own_noise() -> None:
     model, _, _ = fitted(weights_of(24, seed=4))
     mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
-    objective = MarginalLikelihoodObjective(mll)
+    objective = objective_of(mll)
     value, gradient = objective(objective.start)
     # GPyTorch's own density of the rows, with autograd
     density = mll(model(*model.train_inputs), model.train_targets)

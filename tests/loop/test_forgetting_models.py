@@ -19,7 +19,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.models.forgetting import forgetful_models
+from botorch_bandits.loop.forgetting import forgetful_models
 
 LAM, LENGTHSCALE, SCALE, PRIOR_MEAN = 0.05, 0.4, 1.7, 0.3
 Array = NDArray[np.float64]
