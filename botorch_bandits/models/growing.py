@@ -118,7 +118,17 @@ class IncrementalGP(SingleTaskGP):
     _cached: tuple[BoxPosterior | None, Tensor] | None = None
 
     def __init__(self, train_X: Tensor, train_Y: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Build the model from the arguments of ``SingleTaskGP``."""
+        """Build the model from the arguments of ``SingleTaskGP``.
+
+        Args:
+            train_X: ``batch_shape x n x d`` inputs.
+            train_Y: ``batch_shape x n x 1`` outcomes.
+            args: Further arguments of ``SingleTaskGP``.
+            kwargs: Likewise, by name.
+
+        Raises:
+            ValueError: If there are several outputs.
+        """
         if train_Y.shape[-1] != 1:
             raise ValueError(
                 f"train_Y has shape {tuple(train_Y.shape)}, but {type(self).__name__} has one "

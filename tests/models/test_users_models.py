@@ -369,5 +369,5 @@ def test_deterministic_models_are_refused_by_name(cls: Any) -> None:
     model = GenericDeterministicModel(lambda X: X.sum(-1, keepdim=True))
     with pytest.raises(UnsupportedError, match=r"GenericDeterministicModel cannot take pseudo-obs"):
         cls(model, minimum=0.0, width=1.0, X_pending=PENDING)
-    with pytest.raises(ValueError, match=r"needs X_observed= or best_f="):
+    with pytest.raises(ValueError, match=r"needs X_observed=, or best_f="):
         LogExpectedImprovement(model)
