@@ -47,7 +47,7 @@ from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.ingredients import censored_width_rule
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, Assumed, Bound, check_scale
 from botorch_bandits.models.censoring import (
-    DEFAULT_TOLERANCE,
+    RINGING_TOLERANCE,
     DropInCensoring,
     output_signs,
 )
@@ -101,7 +101,7 @@ class CensorsPending(WidthAcquisition):
         pseudo_noise: float = 0.0,
         on_lower: str = "error",
         tolerance: float | None = None,
-        ringing_tolerance: float | None = DEFAULT_TOLERANCE,
+        ringing_tolerance: float | None = RINGING_TOLERANCE,
         fill: str = "minimum",
         delay_distribution: DelayDistribution | None = None,
         posterior_transform: PosteriorTransform | None = None,

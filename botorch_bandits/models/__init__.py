@@ -8,8 +8,7 @@ from botorch_bandits.checks import double_kernel
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.builder import RefitWarning
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
-from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
-from botorch_bandits.models.censoring import posterior_rise, probe_points
+from botorch_bandits.models.censoring import RINGING_TOLERANCE, posterior_rise, probe_points
 from botorch_bandits.models.fitted import (
     FittedSingleTaskGP,
     LearnedGP,

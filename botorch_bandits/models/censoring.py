@@ -62,7 +62,7 @@ NUM_SPREAD = 1024
 MAXIMUM_STAR = 4096
 """A larger star is cut: the arms around the oldest pending points are left out."""
 
-DEFAULT_TOLERANCE = 0.05
+RINGING_TOLERANCE = 0.05
 """The share of its height above the minimum by which the maximum may rise without a warning."""
 
 
@@ -188,7 +188,7 @@ class DropInCensoring(Censoring):
     noise_bound: float | tuple[float, ...] | None = None
     pseudo_noise: float = 0.0
     units: str = "outcome"
-    ringing_tolerance: float | None = DEFAULT_TOLERANCE
+    ringing_tolerance: float | None = RINGING_TOLERANCE
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -9,10 +9,10 @@ import botorch.fit
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.models import SingleTaskGP
-from gpytorch.constraints import GreaterThan, Interval, Positive
+from gpytorch.constraints import GreaterThan, Positive
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
-from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -73,7 +73,7 @@ def read_parameters(model: SingleTaskGP) -> list[Parameter] | None:
     return order if free and free <= {id(each.raw) for each in order} else None
 
 
-def _constant_of(mean: Mean) -> Tensor | None:
+def _constant_of(mean: Any) -> Tensor | None:
     """Return the constant of a mean module, learned or not; None for any other mean."""
     if type(mean) is ZeroMean:
         return torch.zeros(1, dtype=DTYPE)
@@ -82,7 +82,7 @@ def _constant_of(mean: Mean) -> Tensor | None:
     return constant if constant is not None and constant.numel() == 1 else None
 
 
-def _lower_of_softplus(constraint: Interval) -> float | None:
+def _lower_of_softplus(constraint: Any) -> float | None:
     """Return the lower bound to which a softplus is added; None for any other constraint."""
     is_usual = type(constraint) in (GreaterThan, Positive) and constraint.lower_bound.numel() == 1
     if not (is_usual and type(constraint._transform) is torch.nn.Softplus):
