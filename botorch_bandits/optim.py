@@ -307,14 +307,13 @@ def _learn(
     gain = restarts.loss - loss
     taken = gain >= 1e-4 * decrease
     moved = taken[:, None]
-    if curvature is None:
-        # the symmetric rank-one correction, except where it would be unstable
-        error = (slope - restarts.slope - product) * is_finite[:, None]
-        along = (error * step).sum(-1)
-        is_stable = along * along > 1e-16 * squared_length * (error * error).sum(-1)
-        weight = np.divide(1.0, along, out=np.zeros_like(along), where=is_stable)
-        restarts.curvature += (weight[:, None] * error)[:, :, None] * error[:, None, :]
-    else:
+    # the symmetric rank-one correction, except where it would be unstable
+    error = (slope - restarts.slope - product) * is_finite[:, None]
+    along = (error * step).sum(-1)
+    is_stable = along * along > 1e-16 * squared_length * (error * error).sum(-1)
+    weight = np.divide(1.0, along, out=np.zeros_like(along), where=is_stable)
+    restarts.curvature += (weight[:, None] * error)[:, :, None] * error[:, None, :]
+    if curvature is not None:  # where a step failed, a kink is near, which the correction bends
         is_known = np.isfinite(curvature).all((-2, -1), keepdims=True)
         np.copyto(restarts.curvature, curvature, where=moved[:, :, None] & is_known)
     length = np.sqrt(squared_length)
