@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field, fields
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -538,7 +538,7 @@ class ChangePointDetector:
         False
     """
 
-    kernel: Kernel = field(compare=False)
+    kernel: Kernel = field(hash=False)
     ridge: float = 1.0
     statistic: Literal["mean", "integral"] = "mean"
     threshold: Threshold = field(default_factory=PowerThreshold)
@@ -566,8 +566,9 @@ class ChangePointDetector:
             "calibrate_threshold returns.",
         )
         if self.smoothness is not None:
-            smoothness = check_positive("smoothness", self.smoothness, or_infinite=True)
-            store_checked(self, smoothness=smoothness)
+            store_checked(
+                self, smoothness=check_positive("smoothness", self.smoothness, or_infinite=True)
+            )
         store_bounds(self, volume=self.volume)
         if self.volume is not None and self.statistic == "mean":
             raise ValueError(
@@ -578,11 +579,7 @@ class ChangePointDetector:
 
     def __eq__(self, other: object) -> bool:
         """Compare the settings, and the kernels by their content, which can change."""
-        if not isinstance(other, ChangePointDetector):
-            return NotImplemented
-        names = [each.name for each in fields(self) if each.compare]
-        is_same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return is_same and are_equal(self.kernel, other.kernel)
+        return isinstance(other, ChangePointDetector) and are_equal(vars(self), vars(other))
 
     def on(self, domain: Domain) -> DetectorEngine:
         """Prepare the detector for a domain: matrices on arms, points for integration on boxes.

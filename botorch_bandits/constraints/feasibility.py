@@ -82,9 +82,11 @@ def warn_if_noisy(
     Warns:
         NoisyConstraintsWarning: Naming the constraint and the rule for noisy values.
     """
-    pairs = list(zip(first, again, strict=True))
-    # rounding of an exact value is no noise
-    noisy = [j for j, (a, b) in enumerate(pairs) if abs(a - b) > 1e-12 * max(1.0, abs(a), abs(b))]
+    noisy = [
+        j
+        for j, (a, b) in enumerate(zip(first, again, strict=True))
+        if abs(a - b) > 1e-12 * max(1.0, abs(a), abs(b))  # rounding of an exact value is no noise
+    ]
     if not (rule.expects_exact_constraints and noisy):
         return False
     warnings.warn(
