@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Self
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import KroneckerMultiTaskGP
 from botorch.models.gpytorch import MultiTaskGPyTorchModel
 from botorch.models.model import Model
 from botorch.utils.transforms import (
@@ -240,6 +242,7 @@ class BanditAcquisition(AcquisitionFunction):
         """Store those arguments of a constructor that most classes have, by name."""
         self.base_model = model = given["model"]
         self.posterior_transform = on_device_of(model, given.get("posterior_transform"))
+        check_transform(self.posterior_transform, model)
         self.maximize = check_one_of("maximize", given["maximize"], (True, False))
         self.assume = check_assume(given.get("assume", ()))
         self._summary = PriorSummary(model, self.posterior_transform, self.assume)
@@ -495,6 +498,23 @@ def check_columns(name: str, X: Tensor, model: Model) -> None:
             f"{name} has {columns} (shape {tuple(X.shape)}), but the inputs of the model, "
             f"{type(model).__name__}, have {known}. Pass points with {known} columns, in the order "
             "of the training inputs."
+        )
+
+
+def check_transform(transform: PosteriorTransform | None, model: Model) -> None:
+    """Raise an error if BoTorch does not apply posterior transforms to a model.
+
+    Args:
+        transform: The posterior transform.
+        model: The model.
+
+    Raises:
+        UnsupportedError: If the model is a ``KroneckerMultiTaskGP``.
+    """
+    if transform is not None and isinstance(model, KroneckerMultiTaskGP):
+        raise UnsupportedError(
+            f"posterior_transform is a {type(transform).__name__}, and BoTorch applies none to a "
+            "KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model per output."
         )
 
 

@@ -23,7 +23,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import HallucinatesPending, check_model
+from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_transform
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
     ImprovementArmsRule,
@@ -69,6 +69,7 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
         maximize: bool,
     ) -> None:
         """Do what all constructors do, in place of BoTorch's."""
+        check_transform(posterior_transform, model)
         AnalyticAcquisitionFunction.__init__(self, check_model(model), posterior_transform)
         self.base_model, self.maximize = model, maximize
         self._summary = PriorSummary(model, posterior_transform)
