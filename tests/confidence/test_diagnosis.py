@@ -277,10 +277,16 @@ def test_outcomes_with_weights(domain: Box | Arms, told: str, maximize: bool) ->
             assert float(found[k]) == pytest.approx((float(Y[k]) - mean) / deviation, abs=1e-9)
 
 
-def play(domain: Box | Arms, recipe: Any = RECIPE, acquisition: Any = UCB, **options: Any) -> Any:
-    """A loop of 12 outcomes with the weights 1, 2, 3, 4, 1, ..."""
+def play(
+    domain: Box | Arms,
+    recipe: Any = RECIPE,
+    acquisition: Any = UCB,
+    rounds: int = 12,
+    **options: Any,
+) -> Any:
+    """A loop of outcomes with the weights 1, 2, 3, 4, 1, ..."""
     loop = BanditLoop(domain, recipe, acquisition, seed=0, **options)
-    for k in range(12):
+    for k in range(rounds):
         query = loop.ask()
         values = [float(query.x) - 0.7] if "constraints" in options else None
         loop.tell(query.id, float((6.0 * query.x).sin()), values, count=1 + k % 4)
@@ -308,7 +314,7 @@ def test_weights_with_other_settings() -> None:
     expected = check_model(gp(X, penalized.unsqueeze(-1)), X, penalized, counts)
     torch.testing.assert_close(loop.check_model().one_step, expected.one_step)
     with pytest.raises(RuntimeError, match="means of penalized rewards"):
-        play(arms, constraints=relabeled).check_model()
+        play(arms, rounds=20, constraints=relabeled).check_model()  # enough rows to be merged
     varying = play(box, forgetting=TimeVaryingKernel(0.1))
     X, Y = varying.history.arrived()
     rounds = torch.arange(12, dtype=DTYPE)
