@@ -51,7 +51,7 @@ ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
     "earned": lambda: {"objective": "earned"},
     "least cost": lambda: {"maximize": False},
     "default with constraints": lambda: {
-        "constraints": AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="separate")
+        "constraints": AdditiveEpochs(num_constraints=2, epoch_length=3, surrogate="separate")
     },
     "IGP-UCB": lambda: {"model": a_model(), "acquisition": IGP},
     "width": lambda: {"model": a_model(), "acquisition": WIDTH},
@@ -96,7 +96,8 @@ def a_loop(case: str) -> BanditLoop:
 
 def play(loop: BanditLoop, num_rounds: int = 7, case: str = "") -> list[Any]:
     """Play a few rounds, and return all that the loop says of them."""
-    setting = SETTINGS[case][0] if case in SETTINGS else Setting()
+    rule = "separate" if "constraints" in case else "none"
+    setting = SETTINGS[case][0] if case in SETTINGS else Setting(rule=rule)
     found: list[Any] = []
     for _ in range(num_rounds):
         setting.tell(loop)
