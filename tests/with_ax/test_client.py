@@ -292,7 +292,7 @@ def test_an_experiment_with_a_constraint_saved_and_loaded(
         index, x = ask(client)
         client.complete_trial(index, outcomes(x))
     assert x == pytest.approx(3.0, abs=0.3)
-    assert built[-1].penalty == Polynomial(1.0, 2.0)
+    assert built[-1]._settings.penalty == Polynomial(1.0, 2.0)
     assert built[-1].widths.tolist() == [1.0, 0.5]
 
 
