@@ -99,7 +99,9 @@ def test_rows_are_played_again(name: str, panel: str, methods: list[str], tmp_pa
             keys = ("experiment", "method")
             (expected,) = [k for k in known if all(k[key] == row[key] for key in keys)]
             # in columns of other numbers, one query decides more than in means
-            compared = {"mean", "covered", "missed", "mean_regret", "explored_per_run"} & row.keys()
+            columns = {"mean", "covered", "missed", "mean_regret", "explored_per_run"} & row.keys()
+            # how often the bounds of a draw hold was not recorded
+            compared = [column for column in columns if expected[column] != ""]
             assert len(compared) >= 1
             for column in compared:
                 near = 0.1 * row.get("standard_error", 0.0)

@@ -271,6 +271,10 @@ class RandomizedArmsRule(WidthArmsRule):
             width = width + self.rule.added(seen.player.summary)
         return width
 
+    def known(self, seen: Seen) -> Bounds:
+        """See the base class; a width that is drawn gives no bounds."""
+        return ArmsRule.known(self, seen)
+
 
 @dataclass(frozen=True, eq=False)
 class ThompsonArmsRule(WidthArmsRule):
@@ -286,10 +290,6 @@ class ThompsonArmsRule(WidthArmsRule):
     def takes_pending(self) -> bool:  # type: ignore[override]
         """See the base class; otherwise, draws are made again."""
         return self.hallucinates
-
-    def known(self, seen: Seen) -> Bounds:
-        """See the base class; draws need no bounds."""
-        return ArmsRule.known(self, seen)
 
     def half(self, seen: Seen) -> Tensor:
         return self.sign * along_arms(seen.prepared) * seen.deviations_of_draws()[..., 0, :]

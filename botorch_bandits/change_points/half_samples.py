@@ -226,7 +226,7 @@ def averaging_rule(domain: Domain, seed: int) -> tuple[Tensor, Tensor]:
     if float(counts.prod()) <= LARGEST_PRODUCT:
         abscissae, gauss = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(nodes))
         lines, weights = [], []
-        for whole, first, last in zip(*(e.tolist() for e in (is_whole, low, high)), strict=True):
+        for whole, first, last in zip(is_whole.tolist(), low.tolist(), high.tolist(), strict=True):
             inner = first + 0.5 * (last - first) * (abscissae + 1.0)
             line = torch.arange(first, last + 1.0, dtype=DTYPE) if whole else inner
             lines.append(line)
