@@ -116,6 +116,7 @@ class Posterior:
         """Return the posterior of one of the ``G`` priors, which shares the memory of this one."""
         own, some = copy.copy(self), slice(number, number + 1)
         own.prior = Stack([self.prior.priors[number]])
+        own._seen = {}  # the columns of one prior are not those of another
         for name in ("lam", "_prior_mean", "mean", "variance", "_V", "_log_det", "folded"):
             values = vars(self)[name]
             vars(own)[name] = None if values is None else values[some]

@@ -432,3 +432,21 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
     torch.testing.assert_close(screened[best], exact[best], rtol=0.0, atol=1e-10)
     assert bool((screened >= exact - 1e-10).all())
     assert torch.equal(posterior.variance_at(torch.tensor([5, 7]))[0], exact[[5, 7]])
+
+
+def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
+    X = torch.linspace(0.0, 1.0, 30, dtype=torch.float64).unsqueeze(-1)
+    kernels = [RBFKernel().double() for _ in range(2)]
+    kernels[1].lengthscale = torch.tensor(0.2, dtype=torch.float64)
+    lam = torch.full((2,), 0.1, dtype=torch.float64)
+    both = Posterior(Stack([prior_of(kernel, X) for kernel in kernels]), lam)
+    for number, kernel in enumerate(kernels):
+        group = both.group(number)
+        group.add(7, [1.0])
+        group.add(12, [-0.5])
+        K = kernel(X).to_dense().detach()
+        solved = torch.linalg.solve(
+            K[[7, 12]][:, [7, 12]] + 0.1 * torch.eye(2), lam.new_tensor([1.0, -0.5])
+        )
+        assert torch.allclose(group.mean[0, 0], K[:, [7, 12]] @ solved, atol=1e-10)
