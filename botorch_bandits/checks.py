@@ -393,11 +393,12 @@ def check_arguments(cls: type, args: Sequence[Any], given: Mapping[str, Any]) ->
         TypeError: If an argument is unknown, or there are too many by position.
     """
     parameters = inspect.signature(cls).parameters.values()
-    names = [parameter.name for parameter in parameters]
-    check_names(cls.__name__, "argument", given, names)
+    names, kinds = [each.name for each in parameters], [each.kind for each in parameters]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        check_names(cls.__name__, "argument", given, names)
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     by_position = [parameter.name for parameter in parameters if parameter.kind is either]
-    if len(args) <= len(by_position):
+    if len(args) <= len(by_position) or inspect.Parameter.VAR_POSITIONAL in kinds:
         return
     extra = args[len(by_position)]
     by_name = ", ".join(f"{name}=" for name in names if name not in by_position)

@@ -60,7 +60,7 @@ autosummary_context = {"top": set(botorch_bandits.__all__)}
 autodoc_default_options = {
     "exclude-members": "arms_rule, as_theorem, check_options, complete_options,"
     "default_margin, defines_rule, describe, fingerprint, forward, is_expected,"
-    "load_state_dict, default_width, draws, of_ensemble, on_few_points,"
+    "load_state_dict, default_width, draws, of_ensemble, on_few_points, is_one_output,"
     "played_as, plays, predictive,"
     "known_at, moments, set_rule, set_X_pending, value_scale,"
     "from_domain, wanted_from_domain, width_rule"

@@ -226,6 +226,8 @@ class BanditAcquisition(AcquisitionFunction):
     """Whether a space with few points counts as arms for them."""
     of_ensemble: ClassVar[str | None] = "the bound is averaged over the members of an ensemble"
     """What becomes of the members of an ensemble; None if the guarantee covers it."""
+    is_one_output: ClassVar[bool] = True
+    """Whether a posterior transform makes one output."""
     base_model: Model
     posterior_transform: Any  # a posterior transform or None
     _summary: PriorSummary | None = None
@@ -437,7 +439,7 @@ class BanditAcquisition(AcquisitionFunction):
             guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
         if self.of_ensemble is not None and is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps(self.of_ensemble)
-        if self.posterior_transform is not None:
+        if self.posterior_transform is not None and self.is_one_output:
             guarantee = guarantee.of_weighted_sum()
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         if self.played_as is None:
@@ -461,9 +463,12 @@ class BanditAcquisition(AcquisitionFunction):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert all tensors, including those that GPyTorch would leave behind."""
+        like = next(self.parameters(), None)
+        has_moved = like is not None and fn(like) is not like  # BoTorch asks in each evaluation
         super()._apply(fn, recurse)
-        move_the_rest(self, fn)
-        self._forget()
+        if has_moved:
+            move_the_rest(self, fn)
+            self._forget()
         return self
 
     def describe(self, x: Tensor) -> dict[str, float]:
@@ -580,10 +585,11 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain) -> 
     for option in ("num_arms", "dim", "side_length"):
         given, needed = options.get(option), facts.get(option)
         if given is not None and needed is not None and given < needed:
-            what = "is a box" if needed == math.inf else f"has {needed:g}"
+            what, remedy = f"has {needed:g}", ": the domain knows it"
+            if needed == math.inf:
+                what, remedy = "is a box, not arms", ", or list the points as Arms"
             raise ValueError(
-                f"{name} has {option}={given}, but the domain {what}. Leave {option}= out: the "
-                "domain knows it."
+                f"{name} has {option}={given}, but the domain {what}. Leave {option}= out{remedy}."
             )
 
 
@@ -595,14 +601,25 @@ def complete_signature(cls: type) -> inspect.Signature:
     """Return a constructor's signature, with the base class's arguments in place of ``**options``.
 
     Args:
-        cls: The class.
+        cls: The class. It may get its constructor from a class that is not an acquisition function,
+            which then hands its arguments on.
     """
-    _, *own = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-    named = {p.name: p for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    if len(named) < len(own):
-        for p in inspect.signature(cls.__mro__[1]).parameters.values():
-            named.setdefault(p.name, p.replace(kind=p.KEYWORD_ONLY))
-    return inspect.Signature(sorted(named.values(), key=lambda p: p.kind))
+    order = cls.__mro__
+    owner = next(each for each in order if "__init__" in vars(each))
+    _, *every = inspect.signature(owner.__init__).parameters.values()  # type: ignore[misc]
+    own = [p for p in every if not p.name.startswith("_")]
+    variable = {p.kind for p in own if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    later = order[order.index(owner) + 1 :]
+    base = next((each for each in later if issubclass(each, BanditAcquisition)), None)
+    if not variable or base in (None, BanditAcquisition):  # what it does with them is its own
+        return inspect.Signature(own)
+    named = {p.name: p for p in own if p.kind not in variable}
+    for p in inspect.signature(base).parameters.values():
+        by_position = p.VAR_POSITIONAL in variable or p.kind is p.VAR_KEYWORD
+        named.setdefault(p.name, p if by_position else p.replace(kind=p.KEYWORD_ONLY))
+    # arguments without a default come first
+    ordered = sorted(named.values(), key=lambda p: (p.kind, p.default is not p.empty))
+    return inspect.Signature(ordered)
 
 
 def default_options(cls: type) -> dict[str, Any]:
@@ -610,7 +627,7 @@ def default_options(cls: type) -> dict[str, Any]:
     return {
         name: None if p.default is p.empty else p.default
         for name, p in inspect.signature(cls).parameters.items()
-        if name not in GIVEN_BY_THE_LOOP
+        if name not in GIVEN_BY_THE_LOOP and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     }
 
 

@@ -71,7 +71,8 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
         """Do what all constructors do, in place of BoTorch's."""
         check_transform(posterior_transform, model)
         AnalyticAcquisitionFunction.__init__(self, check_model(model), posterior_transform)
-        self.base_model, self.maximize = model, maximize
+        self.base_model = model
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self._summary = PriorSummary(model, posterior_transform)
 
     def _values(self, X: Tensor) -> Tensor:
@@ -275,7 +276,8 @@ class _Improvement(_Baseline):
                 self.model.posterior(X, observation_noise=added, posterior_transform=transform)
                 for added in (True, False)
             )
-        noise = (noisy.variance - free.variance).clamp_min(0.0).squeeze(-1)
+            # variances are computed when they are read
+            noise = (noisy.variance - free.variance).clamp_min(0.0).squeeze(-1)
         noise = noise.mean(-1, keepdim=noise.dim() > 1)
         return noise_that_counts(noise, self._summary.scalar_variance or 1.0)
 

@@ -30,7 +30,7 @@ survivors. Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and C
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from botorch.models.model import Model
@@ -55,9 +55,6 @@ from botorch_bandits.confidence.width_rules import Assumed
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.random_streams import derive_seed
-
-if TYPE_CHECKING:
-    pass
 
 
 def check_list_model(model: Model) -> CandidatesModel:

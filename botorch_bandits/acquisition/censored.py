@@ -257,10 +257,10 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
-        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, the
-            model's outcome transform maps the minimum to no finite number (as ``Log`` does with
-            0), or the model's prior is needed but cannot be read.
-        UnsupportedError: If points are pending and the model cannot be conditioned on them.
+        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, or
+            the model's prior is needed but cannot be read.
+        UnsupportedError: If the model has an outcome transform that is not affine, or points are
+            pending and it cannot be conditioned on them.
 
     Example:
         >>> import torch
@@ -360,10 +360,9 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, or
-            the model's outcome transform maps the minimum to no finite number (as ``Log`` does
-            with 0).
-        UnsupportedError: If the model cannot be conditioned or drawn from.
+        ValueError: If an ingredient is missing or infeasible, or an outcome is below the minimum.
+        UnsupportedError: If the model has an outcome transform that is not affine, or cannot be
+            conditioned or drawn from.
 
     Example:
         >>> import torch
@@ -387,7 +386,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         **options: Any,
     ) -> None:
         """See the class, which names the ``options``."""
-        others = {"X_pending": None, **default_options(type(self))}
+        others = {"X_pending": None, **default_options(CensoredThompsonSampling)}
         self._initialize({**others, **locals(), **options})
 
     @classmethod

@@ -186,6 +186,7 @@ def _joint(posterior: Posterior) -> GPyTorchPosterior:
 class LagrangianAcquisition(BanditAcquisition):
     """Base class with multipliers, a penalty and a width for each output of the model."""
 
+    is_one_output = False
     draws: ClassVar[bool] = False
     """Whether it is a draw, not a bound."""
     default_width: ClassVar[float | None] = None
@@ -214,10 +215,10 @@ class LagrangianAcquisition(BanditAcquisition):
         posterior_transform: AffineOutcomes | None = None,
         maximize: bool = True,
         assume: Assumed = (),
-        **own: Any,
+        **_own: Any,
     ) -> None:
-        """See the classes; ``own`` are the options that only one of them has."""
-        given, transform = {**locals(), **own}, posterior_transform
+        """See the classes; ``_own`` are the options that only one of them has."""
+        given, transform = {**locals(), **_own}, posterior_transform
         super().__init__(check_model(model))
         self.base_model = model
         self._settings = settings = self._settings_of(given)
@@ -281,7 +282,7 @@ class LagrangianAcquisition(BanditAcquisition):
             Linear() if penalty is None else check_penalty(penalty),
             cls.draws,
             check_scale(options["scale"]),
-            options["maximize"],
+            check_one_of("maximize", options["maximize"], (True, False)),
             has_one_width=width is not None and not isinstance(width, tuple),
             separate_bounds=check_one_of("separate_bounds", separate, (True, False)),
             **clips,

@@ -48,7 +48,7 @@ import torch
 from botorch.acquisition.objective import ExpectationPosteriorTransform, PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import check_model
@@ -455,6 +455,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     """
 
     defines_rule = True
+    of_ensemble = "each draw is from one member of an ensemble"
     on_few_points = True
 
     def __init__(  # noqa: PLR0913 - a public constructor
@@ -526,8 +527,6 @@ class TopTwoThompsonSampling(GPThompsonSampling):
                 "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
             ),
         )
-        if is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps("each draw is from one member of an ensemble")
         return self._as_used(guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -207,8 +207,8 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         TypeError: If the model or ``X_pending`` is not float64.
         ValueError: If an ingredient is infeasible or the model's prior is needed but cannot be
             read.
-        UnsupportedError: If points are pending and the posterior of the model has no joint Gaussian
-            moments, or its outcome transform does not provide a mean and variance of the outcomes.
+        UnsupportedError: If the model has an outcome transform that is not affine, or points are
+            pending and its posterior has no joint Gaussian moments.
     """
 
     defines_rule = True

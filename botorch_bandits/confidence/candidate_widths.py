@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_one_of, check_probability
+from botorch_bandits.checks import DTYPE, check_one_of, check_positive, check_probability
 from botorch_bandits.confidence.diagnosis import check_model
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import (
@@ -221,13 +221,14 @@ def one_each(name: str, value: float | Sequence[float], count: int) -> Tensor:
     Raises:
         ValueError: If the number of entries differs.
     """
-    values = torch.as_tensor(value, dtype=DTYPE)
-    if values.dim() and len(values) != count:
+    given: Any = value if np.ndim(value) else [value]
+    entries = [check_positive(name, each) for each in given]
+    if np.ndim(value) and len(entries) != count:
         raise ValueError(
-            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
+            f"{name} has {len(entries)} entries, but {count} priors are on the list; give one "
             "number for all, or one per prior."
         )
-    return values.expand(count)
+    return torch.tensor(entries, dtype=DTYPE).expand(count)
 
 
 def notes_on_list(model: Any) -> tuple[str, ...]:

@@ -109,10 +109,10 @@ def gp_ucb_compact_width(
     t = check_integer("round_number", round_number, minimum=1)
     delta = check_probability("delta", delta)
     side_length = check_positive("side_length", side_length)
+    for name, values in (("smoothness_a", smoothness_a), ("smoothness_b", smoothness_b)):
+        for each in values.reshape(-1).tolist() if torch.is_tensor(values) else [values]:
+            check_positive(name, each)
     a, b = (torch.as_tensor(each, dtype=DTYPE) for each in (smoothness_a, smoothness_b))
-    for name, values in (("smoothness_a", a), ("smoothness_b", b)):
-        for extreme in (values.min(), values.max()):
-            check_positive(name, float(extreme))
     inner = torch.log(4.0 * dim * a / delta)
     if bool((inner <= 0.0).any()):
         raise ValueError(

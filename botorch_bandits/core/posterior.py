@@ -36,9 +36,9 @@ from botorch_bandits.core.priors import LARGEST_MATRIX, Stack, cholesky
 from botorch_bandits.core.rows import Rows
 
 FIRST_ROOM = 64
-"""Rows for which there is memory at first, and before everything is factorized anew."""
+"""Rows for which memory is allocated at first, and which are kept before a new factorization."""
 FIRST_ROOM_OF_MANY = 512
-"""Rows before everything is factorized anew for so many points that no matrix of them is kept."""
+"""The same for so many points that no matrix of them is kept."""
 FOLDED_AT_ONCE = 32
 """Rows that are folded into a covariance of all points at a time, by one fast product."""
 ROW_COST = 2.5
@@ -267,13 +267,13 @@ class Posterior:
         Args:
             mask: ``G``, which replicates start again from the prior.
         """
-        self._V[mask] = 0.0  # rows of zeros change nothing
+        self._V[mask], self._seen = 0.0, {}  # rows of zeros change nothing
         self.mean[mask] = self._prior_mean[mask].unsqueeze(-1)
         self.variance[mask] = self.prior.variances().expand_as(self.variance)[mask]
         self._log_det[mask] = 0.0
         if self.folded is not None:
             every = torch.arange(self.prior.num_points, device=mask.device)
-            self.folded[mask] = self.prior.columns(every)
+            self.folded[mask] = self.prior.columns(every).expand_as(self.folded)[mask]
 
     def has_room(self, num_rows: int) -> bool:
         """Fold the rows if that makes room, or return that everything must be factorized anew."""

@@ -58,7 +58,7 @@ def cholesky(matrix: Tensor) -> Tensor:
 
 
 def root_of(covariance: Tensor) -> Tensor:
-    """Return a matrix ``R`` with ``R R'`` equal to a covariance up to rounding, ``n x rank``.
+    """Return a matrix ``R`` with ``R R'`` equal to a covariance up to rounding, ``... x n x rank``.
 
     Args:
         covariance: ``... x n x n``, which may be singular.
@@ -165,7 +165,10 @@ class Prior:
             return factor(self._inputs(index, front), self._inputs(others, behind))
 
         products = [functools.reduce(torch.mul, map(values, term)) for term in self._terms]
-        return functools.reduce(torch.add, products)
+        total = functools.reduce(torch.add, products)
+        # factors of the front alone have one value for all points
+        count = self.num_points if others is None else others.shape[-1]
+        return total.expand(*total.shape[:-1], count)
 
     def variances(self, now: Tensor | None = None) -> Tensor:
         """Return the ``A`` prior variances; they must not be changed."""
@@ -222,19 +225,24 @@ class Prior:
         return torch.cat([normal, values], dim=-1) if self.num_front else values
 
     def rows_given(
-        self, simulated: Tensor, index: Tensor, front: Tensor, now: Tensor
+        self, simulated: Tensor, index: Tensor, columns: Tensor, now: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return what drawn functions leave open about rows behind other fronts.
 
         With ``K = U' U`` at the points of the pivots, rows have the means ``k' U^-1 z``; under a
         product of a kernel of the front and one of the point, a share of the values there now.
 
+        Args:
+            simulated: ``k x ...``, from :meth:`simulate`.
+            index: ``n`` numbers of the rows' points.
+            columns: ``n x A`` covariances of the rows with all points now.
+            now: ``c``, the front of all points.
+
         Returns:
             The means of the rows' values, ``k x n``, and the covariance that draws explain, the
             same for each of them, ``n x n``.
         """
         root, pivots, triangle = self._root  # rank x A, rank, rank x rank
-        columns = self.columns(index, front, now)  # n x A
         if self._is_product:
             share = columns.gather(-1, index.unsqueeze(-1)) / self.variances(now)[index, None]
             here = now.expand(len(index), -1)

@@ -157,7 +157,7 @@ class RoundPosterior:
         if rows.front is None or self.now is None:
             outcomes = function[..., rows.index] + noise.sqrt() * normal
         else:  # values of the rows given the function, and then their noise
-            mean, explained = own.rows_given(simulated[0], rows.index, rows.front, self.now)
+            mean, explained = own.rows_given(simulated[0], rows.index, self._columns[0], self.now)
             left = self.prior.among(rows.index, rows.front)[0] - explained
             left.diagonal().add_(noise)
             outcomes = mean + normal @ cholesky(left).mT

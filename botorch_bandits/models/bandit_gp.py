@@ -410,7 +410,7 @@ class BanditGP(IncrementalGP):
             ones = repeats.new_ones(*shape, X.shape[-2])
             options["repeats"] = torch.cat([repeats, ones], dim=-1)
             options["within_sum_of_squares"] = self.within_sum_of_squares
-        pairs = ((self.raw_inputs, X), (self.outcomes, Y))
+        pairs = ((self.raw_inputs, check_double("X", X)), (self.outcomes, check_double("Y", Y)))
         rows = (
             torch.cat([part.expand(*shape, *part.shape[-2:]) for part in pair], dim=-2)
             for pair in pairs

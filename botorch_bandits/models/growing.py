@@ -8,7 +8,6 @@ they are a ``ModelListGP`` with one such model each.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -105,10 +104,10 @@ class IncrementalGP(SingleTaskGP):
     """Exact Gaussian process whose posterior grows by one row in ``n^2`` operations.
 
     The posterior is computed with its first use, and again whenever the data or a parameter has
-    changed since. Other changes, such as that of a buffer or of the smoothness of a kernel, count
-    from the next call of ``train()`` on, as in GPyTorch. Values have first-order gradients with
-    respect to the inputs; gradients with respect to hyperparameters need ``train()`` mode, as with
-    any BoTorch model.
+    changed since. Other changes, such as that of a buffer, of an outcome transform or of the
+    smoothness of a kernel, count from the next call of ``train()`` on. Values have first-order
+    gradients with respect to the inputs; gradients with respect to hyperparameters need ``train()``
+    mode, as with any BoTorch model.
     """
 
     learn_hyperparameters: bool
@@ -196,10 +195,8 @@ class IncrementalGP(SingleTaskGP):
         # at prior variance 1, this is the smallest variance of GPyTorch
         lowest = settings.min_variance.value(X.dtype) * box.outputscale
         variance = (variance + box.noise if observation_noise else variance).clamp_min(lowest)
-        covariance: Callable[[], Tensor] | None = None
-        if X.shape[-2] > 1:
-            covariance = partial(_covariance, box, X, variance, torch.is_grad_enabled())
-        posterior = LeanPosterior(mean, variance, covariance)
+        joint = partial(_covariance, box, X, variance, torch.is_grad_enabled())
+        posterior = LeanPosterior(mean, variance, joint if X.shape[-2] > 1 else None)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
         return posterior
@@ -296,9 +293,10 @@ class IncrementalGP(SingleTaskGP):
                 ones = self.repeats.new_ones(len(X))
                 sibling.likelihood.noise_covar.repeats = torch.cat([self.repeats, ones])
             try:
-                sibling._cached = box.with_rows(points, Y.squeeze(-1)), sibling._state()
+                grown = box.with_rows(points, Y.squeeze(-1))
             except IndefiniteError:  # the new model leaves it to GPyTorch
-                sibling._cached = None, sibling._state()
+                grown = None
+            sibling._cached = grown, sibling._state()
         return sibling
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
@@ -321,7 +319,8 @@ class IncrementalGP(SingleTaskGP):
 
     def _standardized(self, Y: Tensor) -> Tensor:
         """Outcomes in the model's own units, without changing what the transform has learned."""
-        scale, shift = outcome_units(self)
+        # batch_shape x 1 x 1
+        scale, shift = (each[..., None, None] for each in outcome_units(self))
         return (Y - shift) / scale
 
     def _state(self) -> Tensor:

@@ -118,7 +118,7 @@ def check_range_on_box(kernel: Kernel, prior_mean: float) -> None:
             )
     if abs(prior_mean) > LARGEST_PRIOR_MEAN * slack * smallest:
         raise ValueError(
-            f"prior_mean is {prior_mean:g}, but the prior standard deviation is {smallest:g}; on a "
-            f"box it must be at most {LARGEST_PRIOR_MEAN:g} of them in size. Subtract a constant "
-            "from the outcomes and from prior_mean."
+            f"prior_mean is {prior_mean:g} (with Censored, the minimum); on a box it must be at "
+            f"most {LARGEST_PRIOR_MEAN:g} prior standard deviations of {smallest:g} in size. "
+            "Subtract a constant from the outcomes and from prior_mean or minimum, or use Arms."
         )

@@ -280,8 +280,8 @@ def check_model(model: Model) -> Model:
         if not all(isinstance(part, Standardize | ChainedOutcomeTransform) for part in parts):
             kind = " of ".join(type(part).__name__ for part in parts)
             raise UnsupportedError(
-                f"model ({name}) has the outcome transform {kind}, with which outcomes are not "
-                "Gaussian. Use Standardize or no outcome transform. To use another transform, "
+                f"model ({name}) has the outcome transform {kind}, with which outcomes may not "
+                "be Gaussian. Use Standardize or no outcome transform. To use another transform, "
                 "apply it to train_Y and maximize the transformed outcome: if it is increasing, "
                 "the best points are the same."
             )

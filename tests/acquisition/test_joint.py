@@ -116,10 +116,11 @@ def test_gradients_go_through_all_points(name: str, model: str) -> None:
     assert torch.autograd.gradcheck(acqf, (X,))
 
 
-def test_censored_points_have_no_joint_gradient() -> None:
+def test_censored_points_have_a_joint_value_and_no_gradient() -> None:
     options = {"outcome_bound": 7.0, "minimum": -2.0, "X_pending": uniform(2, 2, seed=4)}
     points = uniform(3, 2, seed=3)
     acqf = CensoredUpperConfidenceBound(named(MODELS, "BanditGP").build(), **options)
+    assert acqf(points).shape == (1,)
     with pytest.raises(UnsupportedError, match="sequential=True"):
         acqf(points.requires_grad_())
 

@@ -331,3 +331,11 @@ def test_what_it_cannot_do_is_refused_with_the_reason() -> None:
         make(top_two(), constraints=AdditiveEpochs(1, epoch_length=3, surrogate="separate"))
     with pytest.raises(TypeError, match=r"choices has dtype torch\.float32"):
         TopTwoThompsonSampling(model, choices=CHOICES.float())
+
+
+def test_one_choice_is_chosen() -> None:
+    loop = make(top_two(), domain=Arms(CHOICES[:1]))
+    for _ in range(3):
+        query = loop.ask()
+        assert query.x.tolist() == CHOICES[0].tolist()
+        loop.tell(query.id, 0.5)

@@ -450,3 +450,43 @@ def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.M
             K[[7, 12]][:, [7, 12]] + 0.1 * torch.eye(2), lam.new_tensor([1.0, -0.5])
         )
         assert torch.allclose(group.mean[0, 0], K[:, [7, 12]] @ solved, atol=1e-10)
+
+
+def test_rows_that_are_forgotten_leave_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
+    stack, lam = Stack([prior_of(matern(0.3), POINTS)]), torch.full((1,), 0.1, dtype=DTYPE)
+    posterior, fresh = Posterior(stack, lam), Posterior(stack, lam)
+    for outcome in (1.0, 2.0, 3.0):
+        posterior.add(5, [outcome])
+    posterior.forget(torch.tensor([True]))
+    for each in (posterior, fresh):
+        each.add(5, [1.0])
+    assert torch.allclose(posterior.mean, fresh.mean, atol=1e-12)
+    assert torch.allclose(posterior.variance, fresh.variance, atol=1e-12)
+
+
+def test_one_of_several_priors_is_forgotten_after_a_fold() -> None:
+    stack = Stack([prior_of(matern(scale), POINTS) for scale in (0.2, 0.6)])
+    posterior = Posterior(stack, torch.full((2,), 0.1, dtype=DTYPE))
+    posterior.factorize(draw_rows(90))
+    assert posterior.folded is not None
+    other = posterior.mean[1].clone()
+    posterior.forget(torch.tensor([True, False]))
+    assert torch.equal(posterior.mean[0], torch.zeros_like(posterior.mean[0]))
+    assert torch.allclose(
+        posterior.columns(torch.arange(25))[0], stack.columns(torch.arange(25))[0]
+    )
+    assert torch.equal(posterior.mean[1], other)
+
+
+def test_a_kernel_of_the_front_alone_is_the_same_at_all_points() -> None:
+    kernel, now = matern(0.5, columns=(0,)), torch.tensor([0.2], dtype=DTYPE)
+    rows = draw_rows(4, front=1)
+    prior = prior_of(kernel, POINTS, 1)
+    columns = prior.columns(rows.index, rows.front, now)
+    values = kernel(rows.front, now.unsqueeze(0)).to_dense().detach()
+    assert torch.allclose(columns, values.expand(4, 25))
+    found = RoundConditioner(Stack([prior]), now.new_tensor([0.1]), now.new_zeros(1, 1)).at(
+        rows, now
+    )
+    assert found.mean.shape == (1, 1, 25)

@@ -51,12 +51,10 @@ SUBSET = (
     "tests/durable/test_states.py",
     "tests/fingerprints",
     "tests/journal/test_records.py",
-    "tests/journal/test_snapshots.py",
     *(f"tests/loop/test_{name}.py" for name in ("best", "contexts", "defaults", "guarantees")),
     *(
         f"tests/models/test_{name}.py"
         for name in (
-            "arms",
             "bandit_gp",
             "closed_form",
             "condition",

@@ -287,8 +287,8 @@ def test_points_of_a_box_are_those_at_scale_1(name: str) -> None:
     [
         (0.99e-8, 0.0, "kernel's output scale is 9.8.*e-17.*between 1e-08 and 1e\\+08.*Rescale"),
         (1.01e8, 0.0, "kernel's output scale is 1.02.*e\\+16.*between 1e-08 and 1e\\+08.*Rescale"),
-        (1.0, 1.01e6, "prior_mean is 1.01e\\+06.*at most 1e\\+06 of them.*Subtract"),
-        (1e-8, -1.01e-2, "prior_mean is -0.0101.*at most 1e\\+06 of them.*Subtract"),
+        (1.0, 1.01e6, "prior_mean is 1.01e\\+06.*at most 1e\\+06 prior.*Subtract"),
+        (1e-8, -1.01e-2, "prior_mean is -0.0101.*at most 1e\\+06 prior.*Subtract"),
     ],
 )
 def test_other_scales_are_refused_on_boxes(name: str, s: float, o: float, told: str) -> None:

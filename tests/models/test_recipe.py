@@ -188,6 +188,11 @@ def test_recipes_are_equal_if_and_only_if_they_build_equal_models() -> None:
     assert all(a != b for a, b in itertools.pairwise(first))
     assert len({*first, *second}) == len(RECIPES)
     assert first[0] != "se"
+    # up to rounding
+    one, near, other = (
+        BanditGP.with_kernel(RBFKernel(), lengthscale=0.3 + more) for more in (0.0, 1e-15, 1e-9)
+    )
+    assert (one == near, hash(one) == hash(near), one == other) == (True, True, False)
 
 
 @pytest.mark.parametrize("name", list(RECIPES))

@@ -188,8 +188,11 @@ def test_a_robust_model_has_bounds_of_constant_width() -> None:
     )
     with pytest.raises(UnreadablePriorError, match=r"SparseOutlier.*Pass information_gain= .*or"):
         ImprovedUpperConfidenceBound(model, **BOUNDS)
-    for acqf in (GPUpperConfidenceBound(model, width=2.0), LogExpectedImprovement(model)):
+    bounds = GPUpperConfidenceBound(model, width=2.0)
+    for acqf in (bounds, LogExpectedImprovement(model), GPThompsonSampling(model, seed=0)):
         assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
+    with pytest.raises(UnsupportedError, match=r"pending points.*X_pending"):
+        GPUpperConfidenceBound(model, width=2.0, X_pending=POINTS[:2])
 
 
 # --- several tasks ------------------------------------------------------------------------------
