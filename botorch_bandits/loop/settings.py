@@ -441,7 +441,7 @@ def _refuse_what_a_loop_gives(options: Mapping[str, Any]) -> None:
     """Raise an error if options of a penalized reward say what a loop says."""
     for name, remedy in (
         ("multipliers", "the rule in constraints= gives them. Leave them out"),
-        ("maximize", "it is maximized. Leave it out, or pass maximize=False to the loop instead"),
+        ("maximize", "values are maximized. Leave it out, or pass maximize=False to the loop"),
     ):
         given = options.get(name)
         if given is not None and given is not True:
