@@ -77,6 +77,10 @@ from botorch_bandits.models.reading import (
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""
 
+MOST_STARTS = 200
+"""Searches start near the best of so many rows: BoTorch takes their joint covariance, which has
+``NUM_MEMBERS n^2`` entries."""
+
 
 class CandidateGroups:
     """Groups of entries that share a factor: their kernels, noise ratios and prior means agree.
@@ -372,13 +376,15 @@ class CandidatesModel(MomentsModel):
     """
 
     _is_ensemble = True
+    num_outputs = 1
+    batch_shape = torch.Size([NUM_MEMBERS])
 
     def __init__(self, recipe: CandidatesRecipe, train_X: Tensor, train_Y: Tensor) -> None:
         """See the class."""
         super().__init__()
         X, Y = _check_rows(train_X, train_Y)
         self.recipe = recipe
-        self.train_inputs: tuple[Tensor, ...] = (X,)
+        self.train_inputs = (X,)
         self.train_targets = Y.squeeze(-1)
         transform = Identity() if recipe.input_transform is None else recipe.input_transform
         # not under BoTorch's name, under which BoTorch would replace the raw inputs with others
@@ -398,24 +404,15 @@ class CandidatesModel(MomentsModel):
             self._count(first=0)
 
     @property
-    def num_outputs(self) -> int:
-        """The number of outputs, which is 1."""
-        return 1
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """The members of the ensemble, as BoTorch counts them."""
-        return torch.Size([NUM_MEMBERS])
-
-    @property
     def num_rows(self) -> int:
         """The number of outcomes that have arrived; hallucinated rows do not count."""
         return len(self.train_targets)
 
     @property
     def X_baseline(self) -> Tensor:
-        """``n x d`` raw inputs, near which an acquisition function may be largest."""
-        return self.train_inputs[0]
+        """Raw inputs near which an acquisition function may be largest, ``n x d`` at most."""
+        best = self.train_targets.topk(min(MOST_STARTS, self.num_rows)).indices
+        return self.train_inputs[0][best]
 
     @cached_property
     def members(self) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.confidence.candidates import CandidateEvidence, RefutedListWarning
 from botorch_bandits.core.rows import Rows
-from botorch_bandits.models import BanditGP
+from botorch_bandits.models import BanditGP, candidates
 from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,
@@ -587,3 +587,13 @@ def test_default_names_have_the_numbers_of_all_parts_of_a_kernel() -> None:
         f"ProductKernel, {hours}, {place} {length}, scale 1, noise 0.3" for length in (0.3, 0.6)
     )
     assert listed != BanditGP.with_candidates(priors, names=["short", "long"])
+
+
+def test_searches_start_near_the_best_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "MOST_STARTS", 3)
+    X = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+    Y = torch.tensor([[3.0], [0.0], [2.0], [5.0], [1.0]], dtype=torch.float64)
+    model = BanditGP.with_candidates([BanditGP.with_kernel(RBFKernel())])(X, Y)
+    assert model.X_baseline.squeeze(-1).sort().values.tolist() == [0.0, 0.5, 0.75]
+    few = BanditGP.with_candidates([BanditGP.with_kernel(RBFKernel())])(X[:2], Y[:2])
+    assert len(few.X_baseline) == 2
