@@ -53,7 +53,8 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.igp_ucb import FIRST_ROW
 from botorch_bandits.confidence.ingredients import ridge_terms
 from botorch_bandits.confidence.width_rules import Assumed, bound_constants
-from botorch_bandits.models.reading import moments_of_each, posterior_of_each
+from botorch_bandits.core.ridges import Ridges
+from botorch_bandits.models.reading import read_noise
 
 SMALLEST_RADICAND = 0.05
 """Below this share of the squared norm the set is nearly empty: ends may cross, and a bound at one
@@ -153,7 +154,7 @@ class DMMArmsRule(ArmsRule):
         arms = index.expand(*seen.player.batch_shape, -1)
         front = None if seen.now is None else seen.now.expand(len(index), -1)
         cross = rows.covariance(_places(arms, front), found.ridges.places)
-        lower, upper = found.bounds(cross, seen.posterior.prior.variances(seen.now)[0][arms])
+        lower, upper, _ = found.bounds(cross, seen.posterior.prior.variances(seen.now)[0][arms])
         if seen.pending is not None:
             unit = seen.prior_share(1.0)
             before, after = (
@@ -241,6 +242,8 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
     """
 
     defines_rule = True
+    _given: dict[int, tuple[Ridges, Callable[..., Tensor]]]
+    """What is known of each output with pending points, once it is needed."""
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -322,21 +325,24 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
 
     def _ends(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return bounds at each of several points, those before it pending, ``batch_shape x q``."""
-        flat = X.reshape(-1, X.shape[-1])  # b q x d
+        flat, q = X.reshape(-1, X.shape[-1]), X.shape[-2]  # b q x d
         weights, offset = self._summary.weights
-        is_narrowed = X.shape[-2] > 1 or self.X_pending is not None
-        before = after = flat
-        if is_narrowed:
-            before = self._variances(self.base_model, flat.unsqueeze(-2))
-            after = self._variances(self.model, X.flatten(0, -3))
+        is_narrowed = q > 1 or self.X_pending is not None
+        if is_narrowed and not self._given:
+            self._given = self._read_given(flat[:1])
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
         for j, (data, found) in self._outputs.items():
             points, prior = data.points(flat)
-            ends = found.bounds(data.covariance(points, found.ridges.places), prior)
+            cross = data.covariance(points, found.ridges.places)
+            *ends, before = found.bounds(cross, prior)
             if is_narrowed:
-                unit = data.prior.standard_deviation.square().unsqueeze(-1)
-                ends = narrow(*ends, before[..., j] / unit, after[..., j] / unit)
+                own, explained = self._given[j]
+                if own is not found.ridges:
+                    cross = data.covariance(points, own.places)
+                    before = prior - own.moments(cross)[1][..., -1]
+                after, unit = before - explained(points, cross, q), data.prior.prior_variance
+                ends = narrow(*ends, *(each / unit.unsqueeze(-1) for each in (before, after)))
             first, second = weights[j] * data.to_raw(torch.stack(ends), points)
             lower = lower + torch.minimum(first, second)
             upper = upper + torch.maximum(first, second)
@@ -344,16 +350,22 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
             lower, upper = lower.mean(0), upper.mean(0)
         return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
-    def _variances(self, model: Model, X: Tensor) -> Tensor:
-        """Return the variance at each of ``b x q x d`` points given those before it in its batch.
+    @torch.no_grad()
+    def _read_given(self, x: Tensor) -> dict[int, tuple[Ridges, Callable[..., Tensor]]]:
+        """Return the posterior of each output in the model, and variances given pending points."""
+        noise = read_noise(self.base_model, x).squeeze(-2)
+        given = {}
+        for j, (data, found) in self._outputs.items():
+            own = found.ridges
+            if data.prior.row_noise is not None and not self.terms.is_by_noise:
+                own = data.ridges(by_noise=True)
+            level = noise[..., j] / data.prior.outcome_scale.square()
+            given[j] = own, data.given(own, self.X_pending, level)
+        return given
 
-        Returns:
-            ``b q x m``, behind the members of an ensemble.
-        """
-        _, variance = moments_of_each(posterior_of_each(model, X), X.shape[-2])
-        if is_ensemble(model):  # b x members x q x m
-            variance = variance.movedim(-3, 0)
-        return variance.flatten(-3, -2)
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        super().set_X_pending(X_pending)
+        self._given = {}
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -394,10 +406,12 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_outputs"}
+        kept = {name: value for name, value in self.__dict__.items() if name != "_outputs"}
+        return kept | {"_given": {}}
 
     def _forget(self) -> None:
         super()._forget()
+        self._given = {}
         self.__dict__.pop("_outputs", None)
 
     @property

@@ -57,6 +57,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.core.kernels import kernel_function
+from botorch_bandits.core.priors import cholesky
 from botorch_bandits.core.ridges import Ridges
 
 
@@ -118,6 +119,49 @@ class OutputData(RowsOfOutput):
 
     points: Callable[[Tensor], tuple[Tensor, Tensor]]
     to_raw: Callable[[Tensor, Tensor], Tensor]
+
+    def given(self, ridges: Ridges, pending: Tensor | None, noise: Tensor) -> Callable[..., Tensor]:
+        """Return what outcomes at pending points would explain of variances.
+
+        Args:
+            ridges: The posterior of these rows, at the base ridge.
+            pending: ``p x d`` raw points; None for none.
+            noise: ``batch_shape``; the noise variance of an outcome.
+
+        Returns:
+            A function from ``batch_shape x b q x d`` places, their ``batch_shape x b q x N``
+            covariances with the rows and ``q`` to what pending points, and those before a point in
+            its batch of ``q``, explain of its posterior variance, ``batch_shape x b q``.
+        """
+
+        def root_of(covariance: Tensor) -> Tensor:
+            levels = noise.unsqueeze(-1).expand(covariance.shape[:-1])
+            return cholesky(covariance + torch.diag_embed(levels))
+
+        if pending is not None:
+            places, _ = self.points(pending)
+            far = self.covariance(places, ridges.places)  # ... x p x N
+            # c(x, z) = k(x, z) - k(x)' (K + Lambda)^-1 k(z)
+            weights = ridges.weights(far)
+            inverse = torch.linalg.inv(root_of(self.covariance(places, places) - far @ weights.mT))
+
+        def explained(points: Tensor, cross: Tensor, num_points: int) -> Tensor:
+            half = cross[..., :0]  # ... x b q x p
+            if pending is not None:
+                half = (self.covariance(points, places) - cross @ weights.mT) @ inverse.mT
+            known = half.square().sum(-1)
+            if num_points > 1:
+                # b x batch_shape x q x (d, N, N, p)
+                own, near, by, shared = (
+                    each.unflatten(-2, (-1, num_points)).movedim(-3, 0)
+                    for each in (points, cross, ridges.weights(cross), half)
+                )
+                left = self.covariance(own, own) - near @ by.mT - shared @ shared.mT
+                earlier = root_of(left).tril(-1).square().sum(-1)  # b x batch_shape x q
+                known = known + earlier.movedim(0, -2).flatten(-2)
+            return known
+
+        return explained
 
 
 def read_data(model: Model) -> tuple[OutputData, ...]:
@@ -193,14 +237,12 @@ class RidgeConfidenceSet:
         ridges: Posteriors at a grid of ridges (``a = infinity`` is added).
         radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
         rkhs_bound: ``B``, after doubling if that was requested.
-        doubling: The power of two by which ``B`` was multiplied.
         smallest_rkhs_bound: The smallest ``B`` that the data do not refute.
     """
 
     ridges: Ridges
     radicands: Tensor
     rkhs_bound: Tensor
-    doubling: Tensor
     smallest_rkhs_bound: Tensor
 
     @classmethod
@@ -232,26 +274,20 @@ class RidgeConfidenceSet:
         radius = a[..., -1] * fits[..., -1] + 2.0 * variance * (ridges.information_gain + level)
         least = fits - radius.unsqueeze(-1) / a  # B^2 must be at least this
         smallest = least.clamp_min(0.0).amax(-1).sqrt()
-        doubling = torch.ones_like(smallest)
+        bound = bound.expand_as(smallest)
         if doubles:
             is_refuted = (bound**2).unsqueeze(-1) < least
             needed = torch.ceil(torch.log2((smallest / bound).clamp_min(1.0)))
-            doubling = torch.where(is_refuted.any(-1), 2.0**needed, doubling)
-        bound = bound * doubling
-        return cls(ridges, (bound**2).unsqueeze(-1) - least, bound, doubling, smallest)
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows whose covariances with points are needed."""
-        return self.ridges.places.shape[-2]
+            bound = bound * torch.where(is_refuted.any(-1), 2.0**needed, 1.0)
+        return cls(ridges, (bound**2).unsqueeze(-1) - least, bound, smallest)
 
     @property
     def is_refuted(self) -> Tensor:
         """Whether the data refute kernel, ``B`` and ``R`` at level ``delta``; ``batch_shape``."""
         return (self.radicands < 0.0).any(-1)
 
-    def bounds(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper confidence bound at some points, ``batch_shape x p`` each.
+    def bounds(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return lower and upper bounds and base variances, ``batch_shape x p`` each.
 
         A negative radicand counts as 0, so that a refuted set gives numbers, never NaN.
 

@@ -62,22 +62,6 @@ LARGEST_BLOCK = 1 << 23
 """The largest number of values in memory at once, of points times ridges."""
 
 
-def ridge_grid(base_ridge: Tensor, trace: Tensor) -> Tensor:
-    """Return a geometric grid around the base ridge, up to where the data no longer matter.
-
-    Args:
-        base_ridge: ``...``; it is the last ridge of the grid.
-        trace: ``...``; the trace of ``W^(1/2) K W^(1/2)``.
-
-    Returns:
-        ``... x R``.
-    """
-    base = base_ridge.expand(trace.shape).unsqueeze(-1)
-    low, high = 1e-2 * base, 1e2 * (base + trace.unsqueeze(-1))
-    steps = torch.linspace(0.0, 1.0, NUM_RIDGES - 1, dtype=base.dtype, device=base.device)
-    return torch.cat([low * (high / low) ** steps, base], dim=-1)
-
-
 class Ridges:
     """Means and variances at many ridges.
 
@@ -87,14 +71,13 @@ class Ridges:
             weight 0 does not count.
         outcomes: ``... x n`` outcomes less the prior mean.
         covariance: Maps ``... x n x c`` and ``... x m x c`` places to ``... x n x m`` covariances.
-        base_ridge: ``...``; the ridge of the model, which is the last one.
+        base_ridge: ``...``; the ridge of the model, which is the last one of the grid.
         kept: Where eigenvectors are kept from round to round, for one prior and rows without a
             batch; None to keep nothing.
 
     Attributes:
         places: ``... x N x c``; the rows whose covariances with points are needed. They are the
             given ones, unless eigenvectors were kept.
-        weight: ``... x N`` weights of these rows, 0 for those that have left.
         ridges: ``... x R``.
         fits: ``... x R``; ``y' (K + a W^-1)^-1 y``.
         information_gain: ``...``; ``1/2 ln det(I + W^(1/2) K W^(1/2) / a)`` at the base ridge.
@@ -114,8 +97,9 @@ class Ridges:
         self._vectors, values = basis.vectors, change.scale * basis.values  # ... x p
         num_added, self._num_left = change.weight.shape[-1], len(change.left)
         self.places = torch.cat([basis.places, change.places], dim=-2)
-        weights = torch.cat([change.scale * basis.weight, change.weight], dim=-1)  # ... x N
-        self._root, self.weight = weights.sqrt(), weights.index_fill(-1, change.left, 0.0)
+        self._root = torch.cat(
+            [change.scale * basis.weight, change.weight], dim=-1
+        ).sqrt()  # ... x N
 
         # H' of ... x c x p, and C without ridges of ... x c x c, of added rows and then those left
         among = self._root.unsqueeze(-2)[..., :0, :]  # ... x added x N
@@ -128,31 +112,34 @@ class Ridges:
         # the rows that have left have the weighted variances (Q E Q')_ii
         trace = values.sum(-1) - (of_left.square() * values.unsqueeze(-2)).sum((-1, -2))
         trace = trace + corner.diagonal(dim1=-2, dim2=-1).sum(-1)
-        self.ridges = ridge_grid(base_ridge, trace)
+        # a geometric grid around the base ridge, up to where the data no longer matter
+        base = base_ridge.expand(trace.shape).unsqueeze(-1)
+        low, high = 1e-2 * base, 1e2 * (base + trace.unsqueeze(-1))
+        steps = torch.linspace(0.0, 1.0, NUM_RIDGES - 1, dtype=base.dtype, device=base.device)
+        self.ridges = torch.cat([low * (high / low) ** steps, base], dim=-1)  # ... x R
 
         # (E + a)^-1 of all ridges, and the inverse of S
         self._shrunk = 1.0 / (values.unsqueeze(-2) + self.ridges.unsqueeze(-1))  # ... x R x p
         whole = self._shrunk.unsqueeze(-2) * self._cross.unsqueeze(-3)  # ... x R x c x p
-        self._cross_of_all = whole.flatten(-3, -2)  # ... x R c x p
-        known = (self._cross_of_all @ self._cross.mT).unflatten(-2, whole.shape[-3:-1])
-        schur = corner.unsqueeze(-3) - known  # ... x R x c x c
+        self._sizes, self._cross_of_all = whole.shape[-3:-1], whole.flatten(-3, -2)  # ... x R c x p
+        schur = self._missed(self._cross, corner)  # ... x R x c x c
         schur.diagonal(dim1=-2, dim2=-1)[..., :num_added] += self.ridges.unsqueeze(-1)
         self._inverse = torch.linalg.inv(schur)
 
-        # a mean is features times the first weights, plus border values times the second
         projected, own = self._split(change.outcomes.unsqueeze(-2))  # ... x 1 x p, ... x 1 x c
-        missed, pulled = self._beyond(projected, own)
-        self._of_border = pulled.squeeze(-2)  # ... x R x c
-        self._of_features = self._shrunk * (
-            projected - self._of_border @ self._cross
-        )  # ... x R x p
+        missed = self._missed(projected, own)
+        pulled = missed @ self._inverse  # ... x R x 1 x c
         self.fits = (projected.square() * self._shrunk).sum(-1) + (missed * pulled).sum((-1, -2))
+        # a mean is covariances times these
+        self._coefficients = self._weights(
+            projected, pulled.squeeze(-2), self._shrunk
+        )  # ... x R x N
 
         # ln det(I + E / a) + ln |det S|, less one ln a for each row more
-        base = self.ridges[..., -1]
-        gain = torch.log1p(values / base.unsqueeze(-1)).sum(-1)
+        gain = torch.log1p(values / base).sum(-1)
         gain = gain + torch.linalg.slogdet(schur[..., -1, :, :])[1]
-        self.information_gain = 0.5 * (gain - (num_added - self._num_left) * base.log())
+        more = num_added - self._num_left
+        self.information_gain = 0.5 * (gain - more * base.squeeze(-1).log())
 
     def moments(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Return means, and what outcomes explain of variances, ``... x P x R`` each.
@@ -161,17 +148,30 @@ class Ridges:
             cross: ``... x P x N`` covariances of points with ``places``.
         """
         features, border = self._split(cross)
-        mean, explained = features @ self._of_features.mT, features.square() @ self._shrunk.mT
+        explained = features.square() @ self._shrunk.mT
         if border.shape[-1]:  # without rows that came or left, a third of an evaluation is nothing
-            missed, pulled = self._beyond(features, border)
-            explained = explained + (missed * pulled).sum(-1).mT
-            mean = mean + border @ self._of_border.mT
-        return mean, explained
+            missed = self._missed(features, border)
+            explained = explained + (missed @ self._inverse * missed).sum(-1).mT
+        return cross @ self._coefficients.mT, explained
+
+    def weights(self, cross: Tensor) -> Tensor:
+        """Return the numbers whose products with ``cross`` are what outcomes explain.
+
+        Args:
+            cross: ``... x P x N`` covariances of points with ``places``.
+
+        Returns:
+            ``... x P x N``. Their products with the ``cross`` of any points are what outcomes at
+            the base ridge explain of covariances with these points.
+        """
+        features, border = self._split(cross)
+        pulled = (self._missed(features, border) @ self._inverse)[..., -1, :, :]  # ... x P x c
+        return self._weights(features, pulled, self._shrunk[..., -1:, :])
 
     def ends(
         self, cross: Tensor, prior_variance: Tensor, radicand: Tensor, norm: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        r"""Return the tightest lower and upper ends over all ridges.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Return the tightest lower and upper ends over all ridges, and the base ridge's variance.
 
         The ends at ridge ``a`` are :math:`\mu_a \pm \sigma_a \sqrt{\rho_a}`, and those at infinity
         :math:`\pm B \sqrt{k(x, x)}`. Ends that cross are both put in the middle.
@@ -183,36 +183,42 @@ class Ridges:
             norm: ``...``; ``B``.
 
         Returns:
-            Two tensors of shape ``... x P``.
+            Three tensors of shape ``... x P``.
         """
         furthest = norm.unsqueeze(-1) * prior_variance.sqrt()
         spread = radicand.clamp_min(0.0).sqrt()
         at_once = max(1, LARGEST_BLOCK // (spread.numel() * (2 + self._inverse.shape[-1])))
         pairs = zip(cross.split(at_once, -2), prior_variance.split(at_once, -1), strict=True)
         parts = [self._tightest(some, prior, spread) for some, prior in pairs]
-        lower, upper = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+        lower, upper, variance = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
         lower, upper = torch.maximum(lower, -furthest), torch.minimum(upper, furthest)
         middle = 0.5 * (lower + upper)  # where ends cross, no function fits the data
-        return torch.minimum(lower, middle), torch.maximum(upper, middle)
+        return torch.minimum(lower, middle), torch.maximum(upper, middle), variance
 
-    def _tightest(self, cross: Tensor, prior: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    def _tightest(self, cross: Tensor, prior: Tensor, spread: Tensor) -> tuple[Tensor, ...]:
         mean, explained = self.moments(cross)
         prior = prior.unsqueeze(-1)
-        variance = torch.maximum(prior - explained, SMALLEST_SHARE * prior)
         # the slope of a root at 0 would be infinite, and 0 times that for ridges without a share
-        half = variance.clamp_min(TINY).sqrt() * spread.unsqueeze(-2)  # ... x P x R
-        return (mean - half).amax(-1), (mean + half).amin(-1)
+        variance = torch.maximum(prior - explained, (SMALLEST_SHARE * prior).clamp_min(TINY))
+        half = variance.sqrt() * spread.unsqueeze(-2)  # ... x P x R
+        return (mean - half).amax(-1), (mean + half).amin(-1), variance[..., -1]
 
     def _split(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``f`` and the border's values for ``... x P x N`` covariances, or for outcomes."""
         weighted, p = cross * self._root.unsqueeze(-2), self._vectors.shape[-1]
         return weighted[..., :p] @ self._vectors, pad(weighted[..., p:], (0, self._num_left))
 
-    def _beyond(self, features: Tensor, border: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``r`` and ``S^-1 r`` for all ridges, ``... x R x P x c`` each."""
-        known = (features @ self._cross_of_all.mT).unflatten(-1, self._inverse.shape[-3:-1])
-        missed = (border.unsqueeze(-2) - known).transpose(-3, -2)
-        return missed, missed @ self._inverse
+    def _weights(self, features: Tensor, pulled: Tensor, shrunk: Tensor) -> Tensor:
+        """Return ``W^(1/2)`` times the solution for ``... x P x p`` features, ``... x P x N``."""
+        own = shrunk * (features - pulled @ self._cross)  # ... x P x p
+        # rows that have left have no weight beyond that in the basis
+        beyond = pulled[..., : pulled.shape[-1] - self._num_left]
+        return torch.cat([own @ self._vectors.mT, beyond], dim=-1) * self._root.unsqueeze(-2)
+
+    def _missed(self, features: Tensor, border: Tensor) -> Tensor:
+        """Return ``r`` for all ridges, ``... x R x P x c``."""
+        known = (features @ self._cross_of_all.mT).unflatten(-1, self._sizes)
+        return (border.unsqueeze(-2) - known).transpose(-3, -2)
 
 
 class _Basis(NamedTuple):

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.models.transforms import Normalize
+from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
@@ -29,6 +30,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
 from botorch_bandits.core.ridges import Ridges
+from botorch_bandits.models.reading import PendingModel
 from botorch_bandits.problems import RKHSFunction
 
 LENGTHSCALE, LAM = 0.2, 0.01
@@ -59,7 +61,7 @@ def reference(X: Tensor, y: Tensor, norm: float, noise: float, lam: float) -> tu
     base = torch.tensor(lam, dtype=torch.float64)
     ridges = Ridges(X, torch.ones_like(y), y, kernel, base)
     found = RidgeConfidenceSet.of(ridges, norm, noise, 0.1)
-    return found.bounds(kernel(GRID, X), torch.ones(len(GRID), dtype=torch.float64))
+    return found.bounds(kernel(GRID, X), torch.ones(len(GRID), dtype=torch.float64))[:2]
 
 
 def test_value_is_the_upper_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
@@ -176,6 +178,55 @@ def test_the_model_keeps_its_mode(data: tuple[Tensor, Tensor], training: bool) -
         assert torch.equal(model.train_inputs[0], X) or not mode
         values.append(torch.cat(found).detach())
     assert torch.allclose(*values, rtol=1e-12, atol=1e-12)
+
+
+OWN_NOISE = torch.linspace(0.004, 0.05, 9, dtype=torch.float64).unsqueeze(-1)
+
+
+def single(X: Tensor, Y: Tensor, noise: Tensor) -> SingleTaskGP:
+    options = {"outcome_transform": Standardize(Y.shape[-1])}
+    model = SingleTaskGP(X, Y, noise, covar_module=ScaleKernel(RBFKernel()).double(), **options)
+    return model.requires_grad_(False).eval()
+
+
+@pytest.mark.parametrize("noise_bound", [0.1, "model"])
+@pytest.mark.parametrize("kind", ["plain", "noise of rows", "outputs"])
+def test_pending_points_shrink_deviations_as_in_the_model(
+    kind: str, noise_bound: Any, data: tuple[Tensor, Tensor]
+) -> None:
+    """Against BoTorch's own posterior, given pending points and those before in a batch."""
+    X, Y = data
+    models = {"plain": [fixed_model(X, Y)], "noise of rows": [single(X, Y, OWN_NOISE)]}
+    models["outputs"] = [fixed_model(X, Y), single(X[:5], -Y[:5], OWN_NOISE[:5].flip(0))]
+    weights = torch.tensor([1.0, -0.5], dtype=torch.float64)[: len(models[kind])]
+    whole = models[kind][0] if kind != "outputs" else ModelListGP(*models[kind])
+    options: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": noise_bound, "units": "prior"}
+    options["delta"] = 0.1 * len(weights)
+    options["posterior_transform"] = ScalarizedPosteriorTransform(weights)
+    pending, points = GRID[[3, 3, 20]] + 0.01, GRID[[2, 3, 8, 19, 4, 5]].reshape(3, 2, 1)
+    acqf = DMMUpperConfidenceBound(whole, X_pending=pending, **options)
+    expected = torch.zeros(3, dtype=torch.float64)
+    for model, weight in zip(models[kind], weights.tolist(), strict=True):
+        alone = DMMUpperConfidenceBound(
+            model, **options | {"delta": 0.1, "posterior_transform": None}
+        )
+        for i in range(2):
+            lower, upper = alone.bounds(points[:, i])
+            shrunk = [
+                PendingModel(model, torch.cat([pending, x[:i]])).posterior(x[i : i + 1]).variance
+                for x in points
+            ]
+            before = model.posterior(points[:, i]).variance.squeeze(-1)
+            ratio = (torch.cat(shrunk).reshape(-1) / before).sqrt()
+            end = 0.5 * (weight * (lower + upper) + abs(weight) * ratio * (upper - lower))
+            expected = expected + end
+    assert torch.allclose(acqf(points), expected, rtol=0.0, atol=1e-8)
+    X = points.clone().requires_grad_()
+    assert torch.autograd.gradcheck(acqf, (X,), atol=1e-4)
+    copied = copy.deepcopy(acqf)
+    acqf.set_X_pending(None)
+    assert bool((acqf(points) > expected).all())
+    assert torch.allclose(pickle.loads(pickle.dumps(copied))(points), expected, atol=1e-8)
 
 
 def test_an_ensemble_has_the_average_of_its_members_bounds(data: tuple[Tensor, Tensor]) -> None:

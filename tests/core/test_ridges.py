@@ -50,6 +50,11 @@ def assert_dense(found: Ridges, X: Tensor, w: Tensor, y: Tensor, tolerance: floa
         (mean, explained, found.fits, found.information_gain), expected, strict=True
     ):
         assert torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+    # of covariances, at the base ridge
+    cross, k = kernel(POINTS, found.places), kernel(POINTS, X)
+    whole = k @ torch.linalg.solve(kernel(X, X) + found.ridges[-1] * torch.diag(1.0 / w), k.mT)
+    ours = cross @ found.weights(cross).mT
+    assert torch.allclose(ours, whole, rtol=tolerance, atol=tolerance)
 
 
 # how rows change: the first and last row, a factor on their weights, and whether some gain or lose
@@ -138,7 +143,7 @@ def test_ends_are_the_tightest_and_have_slopes(
     assert bool((radicand < 0.0).any()) == (bound < 1.0)
     prior = VARIANCE * torch.linspace(1.0, 1.1, 7, dtype=torch.float64)
     prior[0] = 0.1  # less than what is explained: the variance is replaced
-    lower, upper = found.ends(kernel(POINTS, found.places), prior, radicand, norm)
+    lower, upper, at_base = found.ends(kernel(POINTS, found.places), prior, radicand, norm)
     mean, explained, *_ = dense(ROWS[:n], w[:n], y[:n], POINTS, found)
     variance = torch.maximum(prior[:, None] - explained, 1e-18 * prior[:, None])
     half, furthest = (variance * radicand.clamp_min(0.0)).sqrt(), bound * prior.sqrt()
@@ -148,6 +153,7 @@ def test_ends_are_the_tightest_and_have_slopes(
     assert bool((low > high)[1:].any()) == (bound < 1.0)
     assert torch.allclose(lower, torch.minimum(low, middle), rtol=0.0, atol=1e-7)
     assert torch.allclose(upper, torch.maximum(high, middle), rtol=0.0, atol=1e-7)
+    assert torch.allclose(at_base, variance[:, -1], rtol=0.0, atol=1e-9)
 
     def ends(X: Tensor, prior: Tensor) -> Tensor:
         return torch.stack(found.ends(kernel(X, found.places), prior, radicand, norm))
@@ -177,9 +183,10 @@ def test_the_largest_score_is_found_without_all_scores() -> None:
 def test_without_rows_there_is_the_prior() -> None:
     nothing, one = torch.empty(0, 2).double(), torch.ones(()).double()
     found = Ridges(nothing, nothing[:, 0], nothing[:, 0], kernel, one)
-    lower, upper = found.ends(
+    lower, upper, variance = found.ends(
         kernel(POINTS, nothing), 4.0 * torch.ones(7).double(), torch.ones(48).double(), 0.3 * one
     )
     assert upper.tolist() == [0.6] * 7
     assert lower.tolist() == [-0.6] * 7
+    assert variance.tolist() == [4.0] * 7
     assert math.isclose(float(found.information_gain), 0.0)
