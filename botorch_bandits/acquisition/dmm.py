@@ -66,6 +66,10 @@ FIRST = 32
 MARGIN = 1e-6
 """Arms this close to the largest bound are evaluated, in prior standard deviations."""
 
+Given = dict[int, tuple[Ridges, Callable[..., Tensor]]]
+"""The posterior of each output in the model, and what pending points explain there; see
+:meth:`.OutputData.given`."""
+
 
 def _rows_of(seen: Seen) -> RowsOfOutput:
     """Return the rows of a round in outcome units; their places are numbers of arms and fronts."""
@@ -242,8 +246,8 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
     """
 
     defines_rule = True
-    _given: dict[int, tuple[Ridges, Callable[..., Tensor]]]
-    """What is known of each output with pending points, once it is needed."""
+    _given: Given | None = None
+    """What pending points explain, once it is needed."""
 
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
@@ -327,23 +331,25 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         """Return bounds at each of several points, those before it pending, ``batch_shape x q``."""
         flat, q = X.reshape(-1, X.shape[-1]), X.shape[-2]  # b q x d
         weights, offset = self._summary.weights
-        is_narrowed = q > 1 or self.X_pending is not None
-        if is_narrowed and not self._given:
-            self._given = self._read_given(flat[:1])
+        given: Given = {}
+        if q > 1 or self.X_pending is not None:
+            given = self._given = self._given or self._read_given(flat[:1])
         # without data a stationary prior does not depend on X; its zero gradient must exist
         lower = upper = offset + 0.0 * flat.sum(-1)
         for j, (data, found) in self._outputs.items():
             points, prior = data.points(flat)
             cross = data.covariance(points, found.ridges.places)
-            *ends, before = found.bounds(cross, prior)
-            if is_narrowed:
-                own, explained = self._given[j]
+            low, high, before = found.bounds(cross, prior)
+            if given:
+                own, explained = given[j]
                 if own is not found.ridges:
                     cross = data.covariance(points, own.places)
                     before = prior - own.moments(cross)[1][..., -1]
                 after, unit = before - explained(points, cross, q), data.prior.prior_variance
-                ends = narrow(*ends, *(each / unit.unsqueeze(-1) for each in (before, after)))
-            first, second = weights[j] * data.to_raw(torch.stack(ends), points)
+                low, high = narrow(
+                    low, high, *(each / unit.unsqueeze(-1) for each in (before, after))
+                )
+            first, second = weights[j] * data.to_raw(torch.stack([low, high]), points)
             lower = lower + torch.minimum(first, second)
             upper = upper + torch.maximum(first, second)
         if is_ensemble(self.base_model):
@@ -351,10 +357,8 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         return lower.reshape(X.shape[:-1]), upper.reshape(X.shape[:-1])
 
     @torch.no_grad()
-    def _read_given(self, x: Tensor) -> dict[int, tuple[Ridges, Callable[..., Tensor]]]:
-        """Return the posterior of each output in the model, and variances given pending points."""
-        noise = read_noise(self.base_model, x).squeeze(-2)
-        given = {}
+    def _read_given(self, x: Tensor) -> Given:
+        noise, given = read_noise(self.base_model, x).squeeze(-2), {}
         for j, (data, found) in self._outputs.items():
             own = found.ridges
             if data.prior.row_noise is not None and not self.terms.is_by_noise:
@@ -365,7 +369,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         super().set_X_pending(X_pending)
-        self._given = {}
+        self._given = None
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -406,12 +410,12 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is read from the model, which cannot be pickled, and is read again."""
-        kept = {name: value for name, value in self.__dict__.items() if name != "_outputs"}
-        return kept | {"_given": {}}
+        left_out = ("_outputs", "_given")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def _forget(self) -> None:
         super()._forget()
-        self._given = {}
+        self._given = None
         self.__dict__.pop("_outputs", None)
 
     @property

@@ -340,12 +340,13 @@ class LagrangianAcquisition(BanditAcquisition):
             known[f"constraint_lower_bound_{j}"] = float(lower[j - 1].mean())
         return known
 
-    def _posterior(self, X: Tensor) -> Posterior:
-        return posterior_of_each(self.model, X, self.posterior_transform)
-
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x q x num_outputs`` each."""
-        mean, variance = moments_of_each(self._posterior(X), X.shape[-2])
+        q, transform = X.shape[-2], self.posterior_transform
+        # the joint moments of independent outputs would take twice as long
+        parts = submodels(self.model) if q == 1 and transform is None else (self.model,)
+        each = [moments_of_each(posterior_of_each(part, X, transform), q) for part in parts]
+        mean, variance = (torch.cat(of_outputs, dim=-1) for of_outputs in zip(*each, strict=True))
         return mean, variance.sqrt()
 
     def _ends(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
@@ -490,7 +491,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             means, deviations = self._moments(X)
             mean, variance = means @ weights, deviations.square() @ weights.square()
         else:
-            scalar = ScalarizedPosteriorTransform(weights)(_joint(self._posterior(X)))
+            whole = posterior_of_each(self.model, X, self.posterior_transform)
+            scalar = ScalarizedPosteriorTransform(weights)(_joint(whole))
             mean, variance = (each.squeeze(-1) for each in moments_of_each(scalar, X.shape[-2]))
         return check_no_overflow(score(mean, variance.sqrt() * self.width.unsqueeze(-1)))
 

@@ -130,7 +130,7 @@ def prior_mean_of_scalar(summary: PriorSummary) -> float:
     """
     with suppress(UnreadablePriorError, ValueError):
         (weights, mean), means = summary.weights, prior_means(summary.model)
-        if means is not None and all(means[j].numel() for j in weights):
+        if means is not None:
             mean += sum(weight * float(means[j][0]) for j, weight in weights.items())
             return mean if math.isfinite(mean) else 0.0
     return 0.0
