@@ -303,7 +303,7 @@ def test_bounds_of_dmm_on_one_of_several_tasks(training: bool) -> None:
             data, torch.ones_like(y), y / s2.sqrt(), lambda *_: K, torch.tensor(base).double()
         )
         found = RidgeConfidenceSet.of(ridges, B / unit, R / unit, DELTA)
-        lower, upper = found.bounds(cross, torch.ones(3).double())
+        lower, upper, _ = found.bounds(cross, torch.ones(3).double())
         center = model.outcome_transform.means.item()
         center += model.outcome_transform.stdvs.item() * float(constants[1])
     acqf = DMMUpperConfidenceBound(model, **BOUNDS)
