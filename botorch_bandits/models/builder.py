@@ -195,21 +195,20 @@ class ModelBuilder:
 
         If it continues the last one, rows are added or outcomes replaced in ``n^2`` operations.
         """
-        model: Any = None
+        model: BanditGP | None = None
         if self._latest is not None and self._latest[1] is kernel and self._keeps_rows_apart:
             last, _, box = self._latest
             n = last.num_rows
-            is_unchanged = box is not None and last.closed_form is box
-            if is_unchanged and torch.equal(X[:n], last.raw_inputs):
-                is_same = n < len(X) and torch.equal(y[:n], last.outcomes)
-                model = last if is_same else last.with_outcomes(y[:n])
-                if n < len(X):
-                    model = model.condition_on_observations(X[n:], y[n:])
+            if n and box is not None and last.closed_form is box:
+                if torch.equal(X, last.raw_inputs):
+                    model = last.with_outcomes(y)
+                elif torch.equal(X[:n], last.raw_inputs):
+                    present = y[:n, 0]
+                    model = last.with_rows(X[n:], y[n:], box.with_outcomes(present), present)
         if model is None:
             model = self._model(X, y, (kernel, noise))
         self._latest = model, kernel, model.closed_form
-        found: BanditGP = model
-        return found
+        return model
 
     def _hyperparameters(self, X: Tensor, y: Tensor) -> Hyperparameters:
         every, found = self._recipe.refit_every, self._first

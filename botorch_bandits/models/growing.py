@@ -220,7 +220,7 @@ class IncrementalGP(SingleTaskGP):
         if is_plain and not (X.requires_grad or Y.requires_grad or is_fixed):
             box = self.closed_form
             if box is not None:
-                return self._with_rows(X, Y, box)
+                return self.with_rows(X, Y, box, self.train_targets)
         if self.prediction_strategy is None:
             with torch.no_grad():  # GPyTorch extends only its own caches
                 super().posterior(X[..., :1, :])
@@ -272,7 +272,15 @@ class IncrementalGP(SingleTaskGP):
                 sibling._cached = box.with_outcomes(Y.squeeze(-1)), sibling._state()
         return sibling
 
-    def _with_rows(self, X: Tensor, Y: Tensor, box: BoxPosterior) -> Self:
+    def with_rows(self, X: Tensor, Y: Tensor, box: BoxPosterior, targets: Tensor) -> Self:
+        """Return a new model with single observations added to present rows.
+
+        Args:
+            X: ``n' x d`` inputs, raw.
+            Y: ``n' x 1`` outcomes.
+            box: The closed form of the present rows.
+            targets: ``n`` outcomes of the present rows, in the model's own units.
+        """
         check_finite("X", check_double("X", X))
         check_finite("Y", check_double("Y", Y))
         raw = self.raw_inputs
@@ -285,7 +293,7 @@ class IncrementalGP(SingleTaskGP):
         with torch.inference_mode(False), torch.no_grad():
             points = self.transform_inputs(X)
             inputs = torch.cat([self.train_inputs[0], points])
-            targets = torch.cat([self.train_targets, self._standardized(Y).squeeze(-1)])
+            targets = torch.cat([targets, self._standardized(Y).squeeze(-1)])
             sibling = self._sibling(inputs, targets)
             if raw is not self.train_inputs[0]:
                 sibling._original_train_inputs = torch.cat([raw, X])
