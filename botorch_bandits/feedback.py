@@ -420,50 +420,27 @@ class Censored(Censoring, Feedback):
             return "lost"
         return "late" if self.is_late(query, event) else "observed"
 
-    def shares_to_come(
-        self, view: CensoredView, history: History, round_number: int, now: float
-    ) -> tuple[float, ...]:
-        """Return, for each pending query, the probability that its outcome still comes in time.
-
-        Args:
-            view: The view of the round.
-            history: What was asked and told before.
-            round_number: The round being chosen.
-            now: Clock time in seconds.
-        """
-        pending = [history.query(i) for i in view.pending]
-        ages = [self.age_of(query, round_number, now) for query in pending]
-        delays: Counter[float] = Counter()
-        if self.delay_distribution is None:
-            in_time = {i for i, reward in enumerate(view.rewards) if reward is not None}
-            for outcome in history.outcomes:
-                if outcome.query_id in in_time:
-                    delays[self.delay_of(history.query(outcome.query_id), outcome)] += 1
-        return self.shares_at_ages(ages, delays, len(view.lost), self.max_delay)
-
-    def view(self, history: History, round_number: int, now: float) -> CensoredView:
+    def view(self, history: History, round_number: int, now: float, first: int = 0) -> CensoredView:
         """Return what the model sees when the query of a round is chosen.
 
         Args:
             history: What was asked and told before.
             round_number: The round being chosen.
             now: Clock time in seconds.
+            first: The id of the first query that counts.
         """
-        queries = history.queries[: round_number - 1]
-        rewards: list[float | None] = [None] * len(queries)
+        rewards: list[float | None] = []
         ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
-        # all outcomes at once, because some histories compute them
-        ended: list[Event] = [*history.outcomes, *history.failures, *history.retractions]
-        told = {event.query_id: event for event in ended}
-        for i, query in enumerate(queries):
+        told = {event.query_id: event for event in history.events}
+        for query in history.queries[first : round_number - 1]:
             event = told.get(query.id)
             if event is not None and event.arrived_round >= round_number:
                 event = None  # it was told later
             status = self.status(query, event, round_number, now)
-            if status == "observed" and event is not None and event.counted is not None:
-                rewards[i] = event.counted.reward
-                continue
-            ids[status].append(query.id)
+            outcome = None if event is None or status != "observed" else event.counted
+            rewards.append(None if outcome is None else outcome.reward)
+            if outcome is None:
+                ids[status].append(query.id)
             if status == "late":
                 ids["lost"].append(query.id)
         return CensoredView(tuple(rewards), *(tuple(ids[name]) for name in ids))
@@ -474,7 +451,8 @@ class CensoredView:
     """What a censored model sees of the queries so far.
 
     Attributes:
-        rewards: One entry per query in the order of asking: its reward, or None if it is censored.
+        rewards: One entry per query that counts, in the order of asking: its reward, or None if it
+            is censored.
         pending: Ids of censored queries that are waited for.
         lost: Ids of censored queries that were given up, or failed.
         late: Ids of lost queries whose outcome arrived too late.
@@ -484,13 +462,6 @@ class CensoredView:
     pending: tuple[int, ...]
     lost: tuple[int, ...]
     late: tuple[int, ...]
-
-    def shifted(self, first_id: int) -> CensoredView:
-        """Return the same view with ids that count from ``first_id``."""
-        pending, lost, late = (
-            tuple(first_id + i for i in ids) for ids in (self.pending, self.lost, self.late)
-        )
-        return CensoredView(self.rewards, pending, lost, late)
 
 
 def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
@@ -525,10 +496,11 @@ class CensoredQueue:
     def __init__(self, feedback: Censored, history: History) -> None:
         """See the class."""
         self._feedback, self._history = feedback, history
-        self._start()
+        self._start(0)
 
-    def _start(self) -> None:
-        self._num_queries = self._num_events = 0
+    def _start(self, first: int) -> None:
+        self._first = self._num_queries = first
+        self._num_events = 0
         self._waiting: dict[int, Query] = {}  # by id, in the order of asking
         self._lost: set[int] = set()
         self._late: set[int] = set()
@@ -564,14 +536,15 @@ class CensoredQueue:
         given = ages, self._delays, len(self._lost), self._feedback.max_delay
         return self._feedback.shares_at_ages(*given)
 
-    def update(self, now: float) -> None:
+    def update(self, now: float, first: int = 0) -> None:
         """Process what happened since the last update, before the next query is chosen.
 
         Args:
             now: Clock time in seconds.
+            first: The id of the first query that counts.
         """
-        if now < self._now:
-            self._start()  # the clock was set back, so which queries are lost is open again
+        if now < self._now or first != self._first:
+            self._start(first)  # if the clock was set back, which queries are lost is open again
         self._now = now
         for query in self._history.queries_since(self._num_queries):
             self._waiting[query.id] = query
@@ -581,6 +554,8 @@ class CensoredQueue:
         events = self._history.events_since(self._num_events)
         self._num_events += len(events)
         for event in events:
+            if event.query_id < first:
+                continue
             query = self._history.query(event.query_id)
             self._waiting.pop(query.id, None)
             self._lost.discard(query.id)
@@ -594,6 +569,10 @@ class CensoredQueue:
             elif self._feedback.fill == "soft":
                 delay = self._delay_of[query.id] = self._feedback.delay_of(query, event)
                 self._delays[delay] += 1
+        self._give_up(now)
+
+    def _give_up(self, now: float) -> None:
+        """Stop waiting for the queries that are lost by now."""
         given_up = []
         for query in self._waiting.values():
             if self._feedback.status(query, None, self._num_queries + 1, now) == "lost":

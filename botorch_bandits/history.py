@@ -120,6 +120,7 @@ class History(KeptInJournal):
         self._num_inputs = self.context_dim + self.dim
         # inputs, reward and constraints in order of arrival, in memory that grows by doubling
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
+        self._ids = torch.empty(16, dtype=torch.long)  # of their queries, likewise
 
     def add_query(
         self,
@@ -631,6 +632,16 @@ class History(KeptInJournal):
         reward = self._num_inputs
         return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
 
+    def told(self) -> tuple[Tensor, Tensor]:
+        """Return the ids of queries, and what was told of them, in order of arrival.
+
+        Returns:
+            ``n`` ids and ``n x (1 + num_constraints)`` rewards and constraint values, which are not
+            to be changed.
+        """
+        n = self.num_arrived
+        return self._ids[:n], self._rows[:n, self._num_inputs :]
+
     def rounds(self) -> Tensor:
         """Return the rounds, ``n`` integers, of the queries whose outcomes arrived, in order."""
         return torch.tensor([self._queries[i].round_number for i in self._outcomes]).long()
@@ -677,7 +688,7 @@ class History(KeptInJournal):
 
     def inputs(self) -> Tensor:
         """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
-        return self._stack(self._queries)
+        return self.inputs_of(self._queries)
 
     def queries_to_avoid(self) -> tuple[Query, ...]:
         """Return the pending queries, and the failed ones that are avoided, in asking order.
@@ -689,10 +700,16 @@ class History(KeptInJournal):
             return self.pending()
         return tuple(self._queries[i] for i in sorted({*self._pending, *avoided}))
 
-    def avoided_in_a_row(self) -> int:
-        """Return the number of failures with avoided points since the last outcome."""
+    def avoided_in_a_row(self, first: int = 0) -> int:
+        """Return the number of failures with avoided points since the last outcome.
+
+        Args:
+            first: Events of queries with a smaller id do not count.
+        """
         count = 0
         for event in reversed(self._events):
+            if event.query_id < first:
+                continue
             if not event.avoided:
                 break
             count += 1
@@ -700,7 +717,7 @@ class History(KeptInJournal):
 
     def inputs_to_avoid(self) -> Tensor:
         """Return the inputs of :meth:`queries_to_avoid`, ``n x (context_dim + d)``."""
-        return self._stack(self.queries_to_avoid())
+        return self.inputs_of(self.queries_to_avoid())
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the best observed reward (the first of equal ones), if any.
@@ -762,7 +779,8 @@ class History(KeptInJournal):
                 if i in self._pending:
                     self._pending[i] = self._queries[i]
 
-    def _stack(self, queries: Iterable[Query]) -> Tensor:
+    def inputs_of(self, queries: Iterable[Query]) -> Tensor:
+        """Return the inputs of some queries, ``n x (context_dim + d)``."""
         rows = [input_of(query) for query in queries]
         return torch.stack(rows) if rows else torch.empty(0, self._num_inputs, dtype=DTYPE)
 
@@ -772,6 +790,8 @@ class History(KeptInJournal):
             self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
         if n == self._rows.shape[0]:
             self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+            self._ids = torch.cat([self._ids, torch.empty_like(self._ids)])
+        self._ids[n] = outcome.query_id
         query = self._queries[outcome.query_id]
         x, is_on_cpu = query._x, self._rows.device.type == "cpu"
         if is_on_cpu and query._context is None and x.device.type == "cpu":
@@ -796,6 +816,7 @@ class History(KeptInJournal):
         row = self._arrivals.index(outcome)
         rows = self._rows.clone()  # a new tensor, because callers may hold this one
         rows[row:-1] = self._rows[row + 1 :]
+        self._ids = torch.cat([self._ids[:row], self._ids[row + 1 :], self._ids[:1]])
         arrivals = [kept for kept in self._arrivals if kept is not outcome]
         self._events[self._events.index(outcome)] = retraction
         self._retractions[retraction.query_id] = retraction

@@ -54,7 +54,7 @@ def best_now(
     ]
     is_by_model = context is not None or not settings.outcomes_are_alike
     # a surrogate that starts over in each epoch may not have seen an outcome yet
-    if is_by_model and settings.model is not None and chooser.current.num_arrived:
+    if is_by_model and settings.model is not None and len(chooser.arrived(now).ids):
         return _best_of_model(told, chooser, context, settings, now)
     if context is not None:
         told = [(query, outcome) for query, outcome in told if is_in(query, context)]
@@ -82,7 +82,7 @@ def _best_of_model(
     X = torch.stack([pairs[0][0].x for pairs in points.values()])
     front = [] if context is None else [context.to(X)]
     if settings.drift_rate is not None:
-        next_round = float(chooser.current.num_queries + 1)
+        next_round = float(chooser.local_round)
         front.insert(0, torch.tensor([next_round], dtype=DTYPE, device=X.device))
     if front:
         X = torch.cat([torch.cat(front).expand(len(X), -1), X], dim=-1)

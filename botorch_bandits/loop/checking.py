@@ -29,6 +29,7 @@ from botorch_bandits.confidence import EvidenceTable, ModelCheck, check_model
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings
+from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
 
 if TYPE_CHECKING:
@@ -41,31 +42,25 @@ ALIKE = (
 """What the check of a model with exponential weights does not take into account."""
 
 
-def check_of_loop(
-    settings: LoopSettings, model: Model, history: History, rounds_before: int = 0
-) -> ModelCheck:
+def check_of_loop(settings: LoopSettings, model: Model, view: View, X: Tensor) -> ModelCheck:
     """Return how the outcomes since the last reset agree with the model of the reward.
 
     Args:
         settings: The settings of the loop.
         model: The loop's model now.
-        history: The history since the last reset.
-        rounds_before: The number of rounds before its first one.
+        view: The view of the outcomes that count, ``n`` rows.
+        X: ``n x (context_dim + d)`` contexts and points of the rows.
 
     Raises:
         RuntimeError: If the model's rows are not outcomes.
     """
-    check, rounds = _check_rows(settings, model, history), history.rounds()
-    if settings.forgetting is not None:
-        rounds = rounds[settings.forgetting.keeps(rounds, history.num_queries + 1)]
+    check, rounds = _check_rows(settings, model, view, X), view.ids + 1
     # of a list of priors, the first outcomes may be left out; merged rows have no single round
     rounds = rounds[max(len(rounds) - len(check.one_step), 0) :]
-    if len(rounds) != len(check.one_step):
-        return check
-    return replace(check, rounds=rounds + rounds_before)
+    return check if len(rounds) != len(check.one_step) else replace(check, rounds=rounds)
 
 
-def _check_rows(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
+def _check_rows(settings: LoopSettings, model: Model, view: View, X: Tensor) -> ModelCheck:
     if settings.feedback.censored is not None:
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "
@@ -80,24 +75,20 @@ def _check_rows(settings: LoopSettings, model: Model, history: History) -> Model
     if repeats is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate != "separate":
-        if len(repeats) == history.num_arrived:  # weights of outcomes none of which were merged
+        if len(repeats) == len(view.ids):  # weights of outcomes none of which were merged
             return check_model(model, weights=repeats)
         raise RuntimeError(
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."
         )
-    X, Y = history.arrived()
-    Y, weights = Y[:, :1], history.weights(settings.noise)
-    if settings.forgetting is not None:
-        kept = settings.forgetting.keeps(history.rounds(), history.num_queries + 1).to(X.device)
-        X, Y, weights = X[kept], Y[kept], None if weights is None else weights[kept]
+    Y, weights = view.Y[:, :1].to(X.device), view.weight
     is_learned = settings.learned is not None
     if settings.drift_rate is not None or (is_learned and len(repeats) == len(Y)):
         return check_model(model, weights=repeats)  # own rows: with times, or bad outcomes raised
     if weights is not None and is_learned:
         weights = weights * (repeats.sum() / weights.sum())  # only ratios of counts matter there
     check = check_model(model, X, Y, weights)
-    if settings.forgetting is not None and settings.forgetting.fades:
+    if view.fading is not None:
         return replace(check, cautions=(ALIKE,))
     return check
 

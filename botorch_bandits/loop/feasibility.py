@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -34,10 +34,9 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.loop.forgetting import forgetful_models
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.random_streams import derive_seed
 
 NUM_EPOCHS = 3
 """How many updates in a row must have raised a multiplier before a problem is called infeasible."""
@@ -163,7 +162,7 @@ def smallest_lower_bounds(
     settings: LoopSettings,
     segments: Segments,
     history: History,
-    separate_model: Callable[[], Model],
+    model_of: Callable[[int], Model],
     width: float | None = None,
     widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]] = tuple,
 ) -> Tensor:
@@ -178,7 +177,8 @@ def smallest_lower_bounds(
         settings: The loop's settings.
         segments: The part of its history that counts.
         history: The whole history.
-        separate_model: Returns the loop's model of reward and constraints, if it is separate.
+        model_of: Maps the index of a constraint to the model of its negative, or to the loop's
+            model of reward and constraints, if it is separate.
         width: A constant that replaces the acquisition's width.
         widened: Adds the terms of pending queries to the rules of separate surrogates, if these
             queries are censored. Bounds are then on constraints times the share of outcomes that
@@ -193,7 +193,6 @@ def smallest_lower_bounds(
     """
     rule, recipe = settings.constraints, settings.played
     assert rule is not None
-    X, values, rounds, *weights = _data(settings, segments, history)
     round_number = history.num_queries - segments.first_id_of_segment + 1
     is_separate = rule.surrogate == "separate"
     first_id = segments.first_id if is_separate else segments.first_id_of_segment
@@ -203,22 +202,20 @@ def smallest_lower_bounds(
         recipe = recipe.at_share_of_delta(share)
     if settings.model is None:
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
-    if len(X) == 0 and not settings.priors:
+    has_data = any(told.query_id >= segments.first_id_of_segment for told in history.outcomes)
+    if not has_data and not settings.priors:
         raise NoWidthError(
             "no outcome has arrived, so the model that was passed cannot be built. Tell the first "
             "outcome with loop.tell(query.id, reward)."
         )
-    model = separate_model() if is_separate else None
     bounds = []
     for j in range(rule.num_constraints):
         seed = derive_seed(settings.seed, history.num_queries, f"feasibility {j}")
         transform: PosteriorTransform | None = None
-        if model is not None:
-            used = model
-            sign = -select_output(j + 1, model.num_outputs).weights
+        used = model_of(j)
+        if is_separate:
+            sign = -select_output(j + 1, used.num_outputs).weights
             transform = ScalarizedPosteriorTransform(sign)
-        else:
-            used = _model_of(settings, X, -values[:, j : j + 1], rounds, round_number, *weights)
         factor = width
         if factor is None:
             factor = _width_of(settings, recipe, rule, used, j, round_number, widened)
@@ -226,36 +223,6 @@ def smallest_lower_bounds(
         largest = [domain.maximize(bound, seed)[1] for domain in domains]
         bounds.append(-sum(largest) / len(largest))
     return torch.tensor(bounds, dtype=DTYPE)
-
-
-def _model_of(
-    settings: LoopSettings,
-    X: Tensor,
-    Y: Tensor,
-    rounds: Tensor,
-    round_number: int,
-    *weights: Tensor,
-) -> Model:
-    """Return the model of one constraint's negative, whose largest values are the smallest ones.
-
-    It receives the weights of the rows if they differ, and forgets as the loop's model does.
-    """
-    recipe, forgetting = settings.recipe, settings.forgetting
-    if recipe is not None:
-        prior = replace(recipe, prior_mean=0.0)
-        built: Model
-        if forgetting is not None:
-            forgetful = forgetful_models(prior, forgetting, merges=True)
-            built = forgetful.build(X, Y, rounds, round_number, *weights)
-        else:
-            built = prior.builder(settings.seed, merges=True)(X, Y, *weights)
-        return built
-    if forgetting is not None:
-        kept = forgetting.keeps(rounds, round_number).to(X.device)
-        X, Y = X[kept], Y[kept]
-    assert settings.model is not None
-    with seeded_globally(derive_seed(settings.seed, len(X), "model")):
-        return settings.model(X, Y)
 
 
 def _width_of(
@@ -286,16 +253,6 @@ def _width_of(
         "constraints; pass width=, the factor of the standard deviation, such as "
         "feasibility(width=2.0)."
     )
-
-
-def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple[Tensor, ...]:
-    """Return inputs, constraint values and rounds since the last reset, and differing weights."""
-    first = segments.first_id_of_segment
-    counts = [outcome.query_id >= first for outcome in history.outcomes]
-    here = torch.tensor(counts, dtype=torch.bool)
-    weights = history.weights(settings.noise)
-    rows = (history.arrived()[0], history.constraints(), history.rounds() - first)
-    return tuple(each[here] for each in (*rows, *(() if weights is None else (weights,))))
 
 
 def _domains(settings: LoopSettings, history: History, round_number: int) -> list[Domain]:
@@ -374,8 +331,8 @@ class ConstraintWatch:
         self,
         segments: Segments,
         history: History,
-        separate_model: Callable[[], Model],
-        known_bounds: Callable[[], Tensor] | None = None,
+        model_of: Callable[[int], Model],
+        known_bounds: Callable[[], Tensor | None] | None = None,
         widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]] = tuple,
     ) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
@@ -387,7 +344,7 @@ class ConstraintWatch:
         Args:
             segments: The part of the history that counts.
             history: The whole history.
-            separate_model: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
+            model_of: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
             known_bounds: Returns these bounds if the loop has them without a model.
             widened: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
@@ -406,11 +363,10 @@ class ConstraintWatch:
             return
         self._next_look = history.num_queries + max(history.num_queries // 5, 10)
         try:
-            if known_bounds is None:
-                given = (self.settings, segments, history, separate_model)
+            bounds = None if known_bounds is None else known_bounds()
+            if bounds is None:
+                given = (self.settings, segments, history, model_of)
                 bounds = smallest_lower_bounds(*given, widened=widened)
-            else:
-                bounds = known_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can give an answer then
             self._looks, self._watches_growth = False, True
             return

@@ -48,7 +48,7 @@ from botorch_bandits.loop.checking import (
 )
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import LoopJournal
-from botorch_bandits.loop.minimizing import turned_check, turned_view
+from botorch_bandits.loop.minimizing import turned_check
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.repeated_failures import warn_of_repeated_failures
 from botorch_bandits.loop.restrictions import read_restriction
@@ -543,10 +543,8 @@ class BanditLoop(AttachesPoints):
         if feedback is None:
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
         with self._lock:
-            current = self._chooser.current
-            view = feedback.view(current, current.num_queries + 1, self._clock())
-            view = view if self.settings.maximize else turned_view(view)
-            return view.shifted(self._chooser.rounds_before)
+            given = self._history.num_queries + 1, self._clock(), self._chooser.first
+            return feedback.view(self._history, *given)
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
@@ -738,10 +736,9 @@ class BanditLoop(AttachesPoints):
             12
         """
         with self._lock:
-            chooser = self._chooser
-            check = check_of_loop(
-                self.settings, self.current_model(), chooser.current, chooser.rounds_before
-            )
+            view = self._chooser.arrived(self._clock())
+            inputs = self._chooser.inputs(view)
+            check = check_of_loop(self.settings, self.current_model(), view, inputs)
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None) -> EvidenceTable:

@@ -16,7 +16,6 @@ from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee, ModelCheck
 from botorch_bandits.confidence.guarantee import FunctionAssumption, of_minus_the_reward
-from botorch_bandits.feedback import CensoredView
 from botorch_bandits.history import History
 from botorch_bandits.loop.settings import LoopSettings
 
@@ -78,16 +77,6 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
 def _with_turned_mean(settings: Any) -> Any:
     mean = settings.prior_mean
     return replace(settings, prior_mean=turned(mean)) if mean else settings
-
-
-def turned_view(view: CensoredView) -> CensoredView:
-    """Return the view of a censored model in the other sign.
-
-    Args:
-        view: The view, which is not changed.
-    """
-    rewards = tuple(None if reward is None else turned(reward) for reward in view.rewards)
-    return replace(view, rewards=rewards)
 
 
 def turned_check(check: ModelCheck) -> ModelCheck:

@@ -237,7 +237,8 @@ def recommendation_now(
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, num_given, of_choices=False)
     reasons = lasting = tuple(reasons_against(guarantee, settings))
-    reasons += tuple(_waiting_for(guarantee, acquisition, chooser.current))
+    num_pending = sum(query.id >= chooser.first for query in history.pending())
+    reasons += tuple(_waiting_for(guarantee, acquisition, num_pending))
     search = _Search(
         settings, history, chooser, acquisition, domain, context, now, is_certain=not reasons
     )
@@ -381,9 +382,9 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
         )
 
 
-def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> Iterator[str]:
+def _waiting_for(guarantee: Guarantee, acquisition: Any, num_pending: int) -> Iterator[str]:
     """Yield the reason if a certificate has to wait for pending outcomes."""
-    num_pending, bands = current.num_pending, guarantee.bands
+    bands = guarantee.bands
     rules = getattr(acquisition, "width_rules", ())
     is_finite = bands is not None and bands.reach == "arms"
     by_round = is_finite or any(each.needs_round for each in rules)
@@ -563,12 +564,8 @@ class _Search:
 
     def _told(self) -> list[Query]:
         """Return the queries since the last reset, within the window, whose outcomes arrived."""
-        current, window = self._chooser.current, self._settings.window
-        told = [current.query(outcome.query_id) for outcome in current.outcomes]
-        if window is not None:
-            first = current.num_queries - window
-            told = [query for query in told if query.id >= first]
-        return told
+        ids = self._chooser.arrived(self._now).ids
+        return [self._history.query(i) for i in ids.tolist()]
 
     def _played_rows(self) -> Tensor:
         """Return the indices of the evaluated points that were played."""

@@ -113,7 +113,7 @@ def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
 
 
 def next_play(
-    history: History, context: Tensor | None, rounds_before: int
+    history: History, context: Tensor | None, first: int
 ) -> tuple[Tensor, str, dict[str, float]] | None:
     """Return the point to play again, its origin and diagnostics; None if one is to be chosen.
 
@@ -121,11 +121,11 @@ def next_play(
     retracted. Rounds of exploration come in between.
 
     Args:
-        history: The history since the last reset.
+        history: The history of all rounds.
         context: The context of the round, or None without contexts.
-        rounds_before: The number of rounds before that reset.
+        first: The id of the first query since the last reset.
     """
-    latest = _latest_play(history)
+    latest = _latest_play(history, first)
     if latest is None or latest.restriction is not None or "plays" not in latest.diagnostics:
         return None  # the best available point of one round need not be good in another
     known = latest.diagnostics
@@ -136,12 +136,12 @@ def next_play(
         return None
     if history.failure(latest.id) is not None or history.retraction(latest.id) is not None:
         return None
-    chosen_in = known.get("choice_round", float(rounds_before + latest.round_number))
+    chosen_in = known.get("choice_round", float(latest.round_number))
     return latest.x, AGAIN, {"play": play, "plays": known["plays"], "choice_round": chosen_in}
 
 
-def _latest_play(history: History) -> Query | None:
-    for number in range(history.num_queries - 1, -1, -1):
+def _latest_play(history: History, first: int) -> Query | None:
+    for number in range(history.num_queries - 1, first - 1, -1):
         query = history.query(number)
         if query.origin in (CHOSEN, AGAIN):
             return query

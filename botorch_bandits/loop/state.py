@@ -6,7 +6,7 @@ so that a rebuilt loop resets at the same rounds as the original one. Before eac
 first of a segment, one round passes, and after the last round of an epoch the multipliers change.
 An outcome counts in the epoch in which it arrives.
 
-If the surrogate of constraints is fresh in each epoch, the end of an epoch also resets the data,
+If the surrogate of constraints is fresh in each epoch, the end of an epoch also drops the data,
 but neither the multipliers nor the data of a restart: a detector tests what came since the last
 reset, regardless of the epoch.
 """
@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +43,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
 from botorch_bandits.history import Event, History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.view import View
 from botorch_bandits.random_streams import generator
 
 
@@ -77,94 +77,6 @@ class ChangeTestRecord:
     quantity: str = "reward"
     change_round: int | None = None
     candidate_weights: tuple[float, ...] = ()
-
-
-class PenalizedHistory(History):
-    """Rewards are read as penalized outcomes, with the multipliers that are in force.
-
-    It stores the rewards and constraint values as told; :attr:`version` changes with the
-    multipliers.
-
-    Args:
-        dim: The dimension of the points.
-        context_dim: The dimension of the contexts.
-        multipliers: The rule and its state.
-        num_kept: How many queries of earlier segments it will have.
-    """
-
-    def __init__(
-        self, dim: int, context_dim: int, multipliers: Multipliers, num_kept: int = 0
-    ) -> None:
-        """See the class."""
-        super().__init__(dim, context_dim, multipliers.rule.num_constraints)
-        self._multipliers = multipliers
-        self._first_version = multipliers.num_epochs
-        self._rounds_before = multipliers.num_rounds - num_kept
-
-    is_penalized: ClassVar[bool] = True
-
-    @property
-    def version(self) -> int:
-        """The number of the running epoch."""
-        return self._multipliers.num_epochs
-
-    @property
-    def first_version(self) -> int:
-        return self._first_version
-
-    @property
-    def changed_after(self) -> int:
-        return max(self._multipliers.updates[-1].after_round - self._rounds_before, 0)
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """See :class:`History`; penalized."""
-        return tuple(self.outcomes_since(0))
-
-    def outcome(self, query_id: int) -> Outcome | None:
-        """See :class:`History`; penalized."""
-        outcome = super().outcome(query_id)
-        return None if outcome is None else self._penalize([outcome])[0]
-
-    def outcomes_since(self, num_seen: int) -> list[Outcome]:
-        """See :class:`History`; penalized."""
-        return self._penalize(super().outcomes_since(num_seen))
-
-    def arrived(self) -> tuple[Tensor, Tensor]:
-        """See :class:`History`; penalized."""
-        X, Y = super().arrived()
-        return X, self._targets(Y.squeeze(-1), self.constraints()).unsqueeze(-1)
-
-    def censored(self, feedback: Censored) -> Censored:
-        """See :class:`History`; with the multipliers in force."""
-        return self._multipliers.censored(feedback)
-
-    def _penalize(self, outcomes: list[Outcome]) -> list[Outcome]:
-        if not outcomes:
-            return []
-        rewards = torch.tensor([outcome.reward for outcome in outcomes], dtype=DTYPE)
-        values = torch.tensor([outcome.constraints for outcome in outcomes], dtype=DTYPE)
-        targets = self._targets(rewards, values).tolist()
-        return [replace(o, reward=y) for o, y in zip(outcomes, targets, strict=True)]
-
-    def _targets(self, rewards: Tensor, values: Tensor) -> Tensor:
-        return self._multipliers.rule.penalized(rewards, values, self._multipliers.values)
-
-
-class StackedHistory(History):
-    """Rewards and constraint values are read side by side, one column each.
-
-    The outputs of a model of the reward and of each constraint, in this order.
-    """
-
-    @property
-    def num_outputs(self) -> int:
-        return 1 + self.num_constraints
-
-    def arrived(self) -> tuple[Tensor, Tensor]:
-        """See :class:`History`; ``n x (1 + num_constraints)`` outcomes."""
-        X, Y = super().arrived()
-        return X, torch.cat([Y, self.constraints()], dim=-1)
 
 
 def lower_bound_name(constraint: int) -> str:
@@ -241,6 +153,14 @@ class Multipliers:
     def num_updates(self) -> int:
         """The number of updates since the multipliers last started over."""
         return len(self.updates) - 1 - self._first_update
+
+    def penalized(self, Y: Tensor) -> Tensor:
+        """Return penalized outcomes, ``n x 1``, with the multipliers in force.
+
+        Args:
+            Y: ``n x (1 + num_constraints)`` rewards and constraint values.
+        """
+        return self.rule.penalized(Y[:, 0], Y[:, 1:], self.values).unsqueeze(-1)
 
     def censored(self, feedback: Censored) -> Censored:
         """Return the feedback on penalized outcomes, with the multipliers in force.
@@ -386,7 +306,7 @@ UNIFORM_ORIGINS = ("exploration", "initial")
 
 
 class Segments:
-    """Cuts a history into segments; the latest is kept as a separate history.
+    """Cuts a history into segments, of which only the latest counts.
 
     A restart rule determines when a segment ends; without one, only the end of an epoch may end
     one. No test sees outcomes that the model does not see.
@@ -395,9 +315,9 @@ class Segments:
         settings: The settings of the loop.
 
     Attributes:
-        current: Queries and outcomes since the last reset, or since the beginning of an epoch with
-            fresh data; ids and rounds are counted from there.
-        first_id: The id, in the whole history, of the first query of ``current``.
+        first_id: The id of the first query that counts: since the last reset, or since the
+            beginning of an epoch with fresh data.
+        num_rounds: The number of rounds that were asked in total.
         resets: All resets so far, except those at the end of an epoch.
         change_tests: The results of the tests so far.
         multipliers: The rule and its state, if there are constraints.
@@ -406,9 +326,9 @@ class Segments:
     def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
         restart = self._restart = settings.restart
-        domain = self._domain = settings.domain
+        domain = settings.domain
         feedback = self._feedback = settings.feedback
-        context_dim = self._context_dim = settings.context_dim
+        context_dim = settings.context_dim
         rule = settings.constraints
         keeps = restart is not None and restart.keep_multipliers
         worst, censored = None, feedback.censored
@@ -435,11 +355,10 @@ class Segments:
             evidence = tests.on(domain, settings.model, num_outputs, context_dim)
             _check_evidence(evidence)
             self._evidence = evidence.stream()
-        self._log: list[Query | Event] = []  # what counts now, in the order in which it happened
         self.resets: list[Reset] = []
         self.change_tests: list[ChangeTestRecord] = []
         self._tested: dict[int, Query] = {}  # queries, by id, whose outcomes are tested
-        self._begun_round = 0
+        self._begun_round = self.num_rounds = 0
         self._first_id_of_segment = 0  # an epoch with fresh data begins later than its segment
         self._begin(0)
 
@@ -466,13 +385,8 @@ class Segments:
         """Return whether the next round explores because a detector requires it."""
         if self._restart is None:
             return False
-        num_queries = self._num_rounds - self._first_id_of_segment
+        num_queries = self.num_rounds - self._first_id_of_segment
         return bool(self._restart.explores(len(self._uniform), num_queries))
-
-    @property
-    def _num_rounds(self) -> int:
-        """The number of rounds that were asked in total."""
-        return self.first_id + self.current.num_queries
 
     def before_round(self, round_number: int) -> bool:
         """End the last round, and start over if it is time; return whether data were dropped.
@@ -492,7 +406,7 @@ class Segments:
             return is_new
         if not self._is_fresh:
             return is_new
-        self._begin_data(round_number - 1)
+        self.first_id = round_number - 1
         return True
 
     @property
@@ -511,10 +425,9 @@ class Segments:
         """
         if self.multipliers is not None:
             self.multipliers.add_query(query, has_sound_bounds)
-        query.add_to(self.current, query.id - self.first_id)
+        self.num_rounds += 1
         self._note_tested(query)
         if self._evidence is not None:
-            self._log.append(query)
             self._evidence.issue(query.x, query.context)
 
     def check_outcome(self, outcome: Outcome) -> None:
@@ -537,12 +450,9 @@ class Segments:
         if self.multipliers is not None:
             counts = outcome.query_id >= self._first_id_of_segment
             self.multipliers.add_outcome(outcome, counts)
-        if outcome.query_id >= self.first_id:
-            outcome.add_to(self.current, outcome.query_id - self.first_id)
         if outcome.query_id < self._first_id_of_segment:
             return None
         if self._evidence is not None:
-            self._log.append(outcome)
             if self._feedback.is_late(self._tested[outcome.query_id], outcome):
                 self._evidence.forget(outcome.query_id + 1)
                 return None
@@ -555,10 +465,7 @@ class Segments:
 
     def add_failure(self, failure: Event) -> None:
         """Process the failure of a query of the whole history; no test uses the query."""
-        if failure.query_id >= self.first_id:
-            failure.add_to(self.current, failure.query_id - self.first_id)
         if self._evidence is not None and failure.query_id >= self._first_id_of_segment:
-            self._log.append(failure)
             self._evidence.forget(failure.query_id + 1)
 
     def replay(self, history: History) -> None:
@@ -592,7 +499,7 @@ class Segments:
         contexts = _contexts(tested)
         columns = [[o.reward for o in outcomes]]
         columns += [[o.constraints[j] for o in outcomes] for j in range(len(self._engines) - 1)]
-        after_round = self._num_rounds
+        after_round = self.num_rounds
         for (quantity, engine), column in zip(self._engines.items(), columns, strict=True):
             try:
                 test = engine.test(X, torch.tensor(column, dtype=DTYPE), contexts=contexts)
@@ -639,7 +546,7 @@ class Segments:
             self.change_tests[-1] = replace(self.change_tests[-1], candidate_weights=())
         self.change_tests.append(
             ChangeTestRecord(
-                self._num_rounds,
+                self.num_rounds,
                 test.statistic,
                 test.threshold,
                 None,
@@ -665,7 +572,7 @@ class Segments:
         self, reason: str, keep_from: int | None = None, **found: float | int | str | None
     ) -> Reset:
         """Start over; with ``keep_from``, the queries from that round on are kept."""
-        after_round = self._num_rounds
+        after_round = self.num_rounds
         first_id = after_round if keep_from is None else keep_from - 1
         reset = Reset(
             after_round=after_round,
@@ -681,28 +588,20 @@ class Segments:
         self._first_id_of_segment = first_id
         if self._evidence is not None:
             self._evidence.reset(keep_from)
-        self._begin(first_id, reset.num_kept)
+        self._begin(first_id)
         if self._is_fresh:  # rows that are kept are for the evidence only
-            self._begin_data(after_round)
+            self.first_id = after_round
         return reset
 
-    def _begin(self, first_id: int, num_kept: int = 0) -> None:
+    def _begin(self, first_id: int) -> None:
         """Begin a segment."""
-        self._begin_data(first_id, num_kept)
+        self.first_id = first_id
         kept = [query for query in self._tested.values() if query.id >= first_id]
         self._uniform: list[Query] = []  # the uniform queries of the segment
         self._tested = {}
         self._told: dict[int, Outcome] = {}  # outcomes of uniform queries, by id, that came in time
         for query in kept:
             self._note_tested(query)
-        self._log = [entry for entry in self._log if entry.query_id >= first_id]
-        for entry in self._log:  # entries that are kept, in the order in which they happened
-            entry.add_to(self.current, entry.query_id - first_id)
-
-    def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
-        """Let the model start over."""
-        self.first_id = first_id
-        self.current = self._new_history(num_kept)
 
     def _note_tested(self, query: Query) -> None:
         """Note a query of the whole history that a restart rule looks at."""
@@ -712,13 +611,16 @@ class Segments:
         if is_uniform or self._evidence is not None:
             self._tested[query.id] = query
 
-    def _new_history(self, num_kept: int = 0) -> History:
-        dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
-        if multipliers is None:
-            return History(dim, context_dim)
-        if multipliers.rule.surrogate == "separate":
-            return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
-        return PenalizedHistory(dim, context_dim, multipliers, num_kept)
+    def see(self, view: View) -> View:
+        """Return the view of what counts, with outcomes as the multipliers in force penalize them.
+
+        Args:
+            view: The view of everything.
+        """
+        view = view.since(self.first_id)
+        if self.multipliers is None or self.multipliers.rule.surrogate == "separate":
+            return view
+        return view.with_rows(view.ids, self.multipliers.penalized(view.Y))
 
 
 def _check_evidence(engine: EvidenceEngine) -> None:

@@ -1,0 +1,234 @@
+r"""Censored feedback: a view in which each query is a row, and the width that this costs.
+
+A query without an outcome has a pseudo-value: the minimum, or a fill while it is waited for. If
+constraints have their own models, its constraint values are 0. With :math:`\rho_m` the probability
+that an outcome arrives in time, the models estimate :math:`\rho_m (f - y_{\min})` and
+:math:`\rho_m g_j`. The latter has the sign of :math:`g_j` for every :math:`\rho_m`, so the same
+points meet the constraints; and :math:`\rho_m (f - \sum_j \kappa_j g_j)` has the same maximizer.
+Any other pseudo-value ``c`` would move the border to :math:`g_j = -c (1 - \rho_m) / \rho_m`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.confidence import WidthRule
+from botorch_bandits.confidence.censored import PendingWidth, censored_rule
+from botorch_bandits.confidence.fills import share_of_bound
+from botorch_bandits.feedback import Censored, CensoredQueue
+from botorch_bandits.history import History
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.state import Multipliers
+from botorch_bandits.loop.view import View
+
+Moments = Callable[[View, Tensor], tuple[Tensor, Tensor]]
+"""Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Widening:
+    """What the width of a round takes from the queries that are waited for.
+
+    Attributes:
+        feedback: The feedback, with the multipliers in force.
+        ids: ``k`` ids of the queries whose deviations are summed.
+        shares: ``k`` factors of these deviations: how far an outcome can be from its fill, as a
+            share of ``outcome_bound``.
+        observed: The outcomes that came in time.
+        minimum: The pseudo-value, if it does not depend on the model.
+    """
+
+    feedback: Censored
+    ids: Tensor
+    shares: Tensor
+    observed: Tensor
+    minimum: float | None
+
+    def sums(self, variances: Tensor) -> Tensor:
+        """Return the sum of deviations of each output, ``m``.
+
+        Args:
+            variances: ``k x m`` variances at the queries.
+        """
+        deviations = variances.sqrt()
+        # separate constraints have their own pseudo-values and bounds
+        reward = deviations[:, :1] * self.shares.to(deviations).unsqueeze(-1)
+        return torch.cat([reward, deviations[:, 1:]], dim=-1).sum(0)
+
+    def rule(
+        self,
+        rule: WidthRule,
+        total: Tensor,
+        round_number: int,
+        draws: bool,
+        means: Callable[[], Sequence[Tensor] | None] = lambda: None,
+    ) -> PendingWidth:
+        """Return the rule of a reward, or of the scale of a draw, with what censoring adds.
+
+        Args:
+            rule: The rule for outcomes without delay.
+            total: The sum of deviations, a scalar.
+            round_number: The round of the model, from 1.
+            draws: Whether it scales a draw.
+            means: Returns the prior means of the model, for the theorem.
+        """
+        bound = self.feedback.bound_on_sum(draws)
+        censored = self._censored(rule, bound, self.feedback.fill)
+        gaps = partial(self._gaps, means, censored.censored.units, draws)
+        return censored.in_round(total, round_number, gaps)
+
+    def rules(
+        self,
+        rules: Sequence[WidthRule],
+        totals: Tensor,
+        round_number: int,
+        units: Callable[[int], float],
+    ) -> tuple[PendingWidth, ...]:
+        """Return the rules of reward and constraints with the terms that censoring adds.
+
+        Args:
+            rules: One per output, for outcomes without delay.
+            totals: The sums of deviations, ``m``.
+            round_number: See :meth:`rule`.
+            units: Maps the number of an output to its prior standard deviation.
+        """
+        bounds, found = self.feedback.outcome_bounds(len(rules) - 1), []
+        for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
+            if j and bound is not None and rule.units == "prior":
+                bound /= units(j)
+            # pseudo-values of constraints are 0 with every fill
+            censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
+            found.append(censored.in_round(totals[j], round_number))
+        return tuple(found)
+
+    def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> PendingWidth:
+        return censored_rule(rule, bound, self.feedback.unit, fill, self.feedback.sum_form)
+
+    def _gaps(
+        self, means: Callable[[], Sequence[Tensor] | None], units: str, draws: bool
+    ) -> Iterator[str]:
+        """Yield why the theorem does not cover this use, besides what the width rule says."""
+        feedback = replace(self.feedback, predictive=False) if draws else self.feedback
+        values = () if self.minimum is None else (self.minimum,)
+        return feedback.gaps(values, means(), (self.observed,), units)
+
+
+class Censoring:
+    """Makes a row of each query, with a pseudo-value where no outcome came in time.
+
+    Args:
+        settings: The settings of a loop with censored feedback.
+        history: The history in the sign of the model, which grows.
+        multipliers: The multipliers, if outcomes are penalized; None otherwise.
+        moments: Returns posterior moments at queries, if pseudo-values depend on them.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        history: History,
+        multipliers: Multipliers | None,
+        moments: Moments,
+    ) -> None:
+        """See the class."""
+        assert settings.feedback.censored is not None
+        self._given, self._multipliers = settings.feedback.censored, multipliers
+        self._moments, self._fades = moments, settings.forgetting is not None
+        self._is_fixed = settings.has_fixed_noise
+        self._is_recipe = settings.recipe is not None
+        self.queue = CensoredQueue(self._given, history)
+
+    def in_time(self, view: View) -> View:
+        """Return the view of the outcomes that came in time.
+
+        Args:
+            view: The view of all outcomes.
+        """
+        self.queue.update(view.now, view.first)
+        lost = torch.tensor(self.queue.lost, dtype=torch.long)
+        here = ~torch.isin(view.ids, lost)
+        return view.with_rows(view.ids[here], view.Y[here])
+
+    def see(self, view: View) -> View:
+        """Return the view in which each query that counts is a row.
+
+        Args:
+            view: The view of the outcomes that count.
+        """
+        feedback, prior_mean = self._given, None
+        minimum = feedback.minimum
+        if minimum is not None and feedback.on_lower == "lower":
+            minimum = min([minimum, *view.Y[:, 0].tolist()])
+        if self._multipliers is not None:
+            feedback = self._multipliers.censored(feedback)
+            minimum = prior_mean = feedback.minimum
+        arrived = replace(self.in_time(view), prior_mean=prior_mean)
+        waiting = torch.tensor(self.queue.pending, dtype=torch.long)
+        waiting = waiting[torch.isin(waiting, view.asked)]
+        missing = view.asked[~torch.isin(view.asked, arrived.ids)]
+        value = minimum
+        if value is None:
+            value = self._proxy(feedback, arrived) if len(missing) else 0.0
+        heights = self._heights(feedback, arrived, waiting)
+        pseudo = view.Y.new_zeros(len(missing), view.Y.shape[1])
+        pseudo[:, 0] = value
+        pseudo[torch.searchsorted(missing, waiting), 0] += heights.cpu()
+        shares = torch.ones(len(waiting), dtype=DTYPE)
+        if feedback.fills_in and feedback.outcome_bound is not None:
+            shares = share_of_bound(heights.cpu(), feedback.outcome_bound)
+        seen = self._with_rows(arrived, missing, pseudo, joins=feedback.fills_in or minimum is None)
+        summed = self._summed(feedback, view)
+        of_summed = torch.ones(len(summed), dtype=DTYPE)
+        position = {query: i for i, query in enumerate(waiting.tolist())}
+        for i, query in enumerate(summed.tolist()):
+            if query in position:
+                of_summed[i] = shares[position[query]]
+        widening = Widening(feedback, summed, of_summed, arrived.Y[:, 0], minimum)
+        return replace(seen, pending=view.pending[:0], widening=widening)
+
+    def _with_rows(self, arrived: View, missing: Tensor, pseudo: Tensor, joins: bool) -> View:
+        """Return the view with the rows of outcomes and of pseudo-values."""
+        ids, Y = torch.cat([arrived.ids, missing]), torch.cat([arrived.Y, pseudo])
+        if self._is_recipe and (self._is_fixed or not joins):
+            order = ids.argsort()  # rows keep their places when an outcome arrives
+            return arrived.with_rows(ids[order], Y[order])
+        # a model is not fitted to the pseudo-values that it determines, nor is a user's
+        num_joined = 0 if self._fades else len(missing)
+        return arrived.with_rows(ids, Y, num_joined=num_joined)
+
+    def _summed(self, feedback: Censored, view: View) -> Tensor:
+        """Return the ids of the queries whose deviations enter the sum in the width."""
+        pending = [i - view.first for i in self.queue.pending]
+        summed = feedback.summed(pending, view.local_round - 1)
+        ids = torch.tensor(summed, dtype=torch.long) + view.first
+        return ids[torch.isin(ids, view.asked)]
+
+    def _proxy(self, feedback: Censored, arrived: View) -> float:
+        """Return the least lower bound at queries with outcomes, or at all that were asked."""
+        assert feedback.minimum_proxy is not None
+        some = arrived.ids if len(arrived.ids) else arrived.asked
+        mean, variance = self._moments(arrived, some)
+        return float((mean - feedback.minimum_proxy * variance.sqrt())[:, 0].min())
+
+    def _heights(self, feedback: Censored, arrived: View, waiting: Tensor) -> Tensor:
+        """Return how far the fills of pending queries lie above the minimum."""
+        above = torch.zeros(len(waiting), dtype=DTYPE)
+        deviation = torch.zeros_like(above)
+        if not len(waiting) or not feedback.fills_in:
+            return above
+        assert feedback.minimum is not None
+        assert feedback.outcome_bound is not None
+        if feedback.fills_by_model:
+            mean, variance = self._moments(arrived, waiting)
+            above, deviation = mean[:, 0] - feedback.minimum, variance[:, 0].sqrt()
+        shares = torch.ones_like(above)
+        if feedback.fill == "soft":
+            of_all = dict(zip(self.queue.pending, self.queue.shares_to_come(), strict=True))
+            shares = above.new_tensor([of_all[i] for i in waiting.tolist()])
+        return feedback.heights(feedback.outcome_bound, above, deviation, shares)

@@ -1,0 +1,186 @@
+"""What one round sees of the history, as features change it.
+
+A :class:`View` begins with everything that was asked and told. Each feature narrows, relabels or
+widens it: a restart and a window leave queries out, multipliers and censoring change outcomes,
+weights change the noise of rows, contexts and the time are columns in front of points. The rows of
+the view that results condition the posterior from which the point of the round is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.history import History
+
+if TYPE_CHECKING:
+    from botorch_bandits.loop.censoring import Widening
+
+
+class Inputs:
+    """The contexts and points of all queries, in memory that grows.
+
+    Args:
+        history: The history, which grows.
+    """
+
+    def __init__(self, history: History) -> None:
+        """See the class."""
+        self._history, self._count = history, 0
+        self._rows = torch.empty(16, history.context_dim + history.dim, dtype=DTYPE)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Return the rows of some queries, ``n x (context_dim + d)``, by their ids (``n``)."""
+        new = self._history.queries_since(self._count)
+        if new:
+            rows = self._history.inputs_of(new)
+            first, self._count = self._count, self._count + len(new)
+            if first == 0:
+                self._rows = self._rows.to(rows.device)
+            while self._count > len(self._rows):
+                self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+            self._rows[first : self._count] = rows
+        return self._rows[ids.to(self._rows.device)]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one round sees.
+
+    Attributes:
+        round_number: The round of the whole run, from 1.
+        now: The time in seconds.
+        context: The context of the round, if there are contexts.
+        first: The number of queries before those that count; rounds of the model count from there.
+        asked: ``a`` ids of the queries that count, in the order of asking.
+        pending: ``p`` ids of those whose outcome is not known, and which are to be avoided.
+        ids: ``n`` ids of the queries that are rows, in the order of the rows.
+        Y: ``n x m`` outcomes.
+        weight: ``n`` weights of the rows, with which their noise is divided; None if all are 1.
+        recipe: The recipe of the acquisition function; None for a user's function.
+        prior_mean: The prior mean of the reward, if it is not that of the model's recipe.
+        fading: Maps ids to weights that change from round to round; None without such weights.
+        num_joined: How many of the last rows join a model that is built, and fitted, without them.
+        widening: What the width takes from queries that are waited for; None if it takes nothing.
+    """
+
+    round_number: int
+    now: float
+    context: Tensor | None
+    first: int
+    asked: Tensor
+    pending: Tensor
+    ids: Tensor
+    Y: Tensor
+    weight: Tensor | None
+    recipe: AcquisitionRecipe | None
+    prior_mean: float | None = None
+    fading: Callable[[Tensor], Tensor] | None = None
+    num_joined: int = 0
+    widening: Widening | None = None
+
+    @property
+    def local_round(self) -> int:
+        """The round since :attr:`first`, from 1."""
+        return self.round_number - self.first
+
+    def since(self, first: int) -> View:
+        """Return the view of the queries from an id on.
+
+        Args:
+            first: The id.
+        """
+        if first == self.first:
+            return self
+        return replace(self.keeping(lambda ids: ids >= first), first=first)
+
+    def keeping(self, counts: Callable[[Tensor], Tensor]) -> View:
+        """Return the view of some queries.
+
+        Args:
+            counts: Maps ids to booleans.
+        """
+        told = counts(self.ids)
+        return replace(
+            self.with_rows(self.ids[told], self.Y[told]),
+            asked=self.asked[counts(self.asked)],
+            pending=self.pending[counts(self.pending)],
+            weight=None if self.weight is None else self.weight[told],
+        )
+
+    def with_rows(self, ids: Tensor, Y: Tensor, **changes: Any) -> View:
+        """Return the view with other rows.
+
+        Args:
+            ids: ``n`` ids of queries.
+            Y: ``n x m`` outcomes.
+            **changes: Further attributes that change.
+        """
+        return replace(self, ids=ids, Y=Y, **changes)
+
+    def faded(self) -> View:
+        """Return the view whose weights include those that change from round to round."""
+        if self.fading is None:
+            return self
+        fading = self.fading(self.ids)
+        counts = fading > NEGLIGIBLE_WEIGHT
+        weight = fading[counts] if self.weight is None else (self.weight * fading)[counts]
+        return self.with_rows(self.ids[counts], self.Y[counts], weight=weight, fading=None)
+
+    def has_rows_of(self, other: View) -> bool:
+        """Return whether a model of these rows is one of those of another view."""
+        return (
+            (self.prior_mean, self.num_joined) == (other.prior_mean, other.num_joined)
+            and torch.equal(self.ids, other.ids)
+            and torch.equal(self.Y, other.Y)
+            and _are_equal(self.weight, other.weight)
+        )
+
+
+NEGLIGIBLE_WEIGHT = 1e-18
+"""Rows with smaller weights are left out; next to the latest row, they are rounding error."""
+
+
+def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
+
+
+def view_of(
+    history: History,
+    recipe: AcquisitionRecipe | None,
+    now: float,
+    context: Tensor | None = None,
+    noise: float = 1.0,
+    ignores_pending: bool = False,
+) -> View:
+    """Return the view of the next round before any feature changes it.
+
+    Args:
+        history: Everything that was asked and told, in the sign of the model.
+        recipe: See :class:`View`.
+        now: See :class:`View`.
+        context: See :class:`View`.
+        noise: The noise variance of an outcome of weight 1.
+        ignores_pending: Whether queries without an outcome are left out.
+    """
+    num_queries = history.num_queries
+    avoided = () if ignores_pending else history.queries_to_avoid()
+    ids, Y = history.told()
+    return View(
+        round_number=num_queries + 1,
+        now=now,
+        context=context,
+        first=0,
+        asked=torch.arange(num_queries),
+        pending=torch.tensor([query.id for query in avoided], dtype=torch.long),
+        ids=ids,
+        Y=Y,
+        weight=history.weights(noise),
+        recipe=recipe,
+    )
