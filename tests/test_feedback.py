@@ -140,13 +140,13 @@ def test_arrivals_do_not_factorize_again() -> None:
     arms = make_loop("arms")
     for _ in range(3):
         arms.ask()
-    assert arms._chooser._stream is not None
-    posterior = arms._chooser._stream.player.posterior
+    assert arms._chooser._arms is not None
+    posterior = arms._chooser._arms.player.posterior
     assert isinstance(posterior, Posterior)
     assert posterior.num_kept == 2
     arms.tell(1, 0.5)
     arms.ask()  # one row for the third query, and two by which an outcome replaces a pseudo-value
-    assert arms._chooser._stream.player.posterior is posterior
+    assert arms._chooser._arms.player.posterior is posterior
     assert posterior.num_kept == 5
 
 

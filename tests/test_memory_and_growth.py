@@ -60,7 +60,7 @@ def test_what_plays_arms_keeps_little_more_than_the_outcomes(cls: Any) -> None:
     loop = Policy(MODEL, cls.with_options(**BOUNDS)).loop(Arms(CHOICES), seed=0)
     noise = 0.1 * torch.randn(1500, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     play(loop, 500, noise)
-    player = loop._chooser._stream.player
+    player = loop._chooser._arms.player
     early = tensor_bytes(player, set())
     play(loop, 1500, noise)
     # number, outcome, weight, place and id of 1000 rounds, in memory that doubles; no row of 60
@@ -96,7 +96,7 @@ def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
     for _ in range(300):
         query = loop.ask()
         loop.tell(query.id, float(torch.sin(7 * query.x)))
-    assert loop._chooser._stream is not None
+    assert loop._chooser._arms is not None
     played = len({float(query.x) for query in loop.history.queries})
     sizes = []
     original = torch.linalg.eigh

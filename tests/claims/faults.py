@@ -15,7 +15,6 @@ from unittest import mock
 
 import torch
 
-import botorch_bandits.loop.censored_rows
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
@@ -40,7 +39,6 @@ from claims.running import Player, Run
 from claims.settings import AXES, LIST, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
-censored_rows: Any = botorch_bandits.loop.censored_rows
 guarantees: Any = botorch_bandits.loop.guarantees
 forecasts: Any = botorch_bandits.loop.forecasts
 epochs: Any = botorch_bandits.loop.epochs

@@ -20,7 +20,8 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
-from botorch_bandits.loop.points_stream import PointsStream
+from botorch_bandits.loop.engines import ArmsEngine
+from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
 from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan, as_column
 from claims.settings import LISTS, Setting
@@ -789,9 +790,9 @@ class _LoopRun(_AnyRun):
             is_in_hand = next(each.is_in_hand for each in self.seen.told if each.query_id == chosen)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
 
-    def stream_of_all_arms(self) -> PointsStream | None:
+    def stream_of_all_arms(self) -> ArmsEngine | None:
         """Return what knows the posterior of every input, if there is such a stream."""
-        stream = self.loop._chooser._stream
+        stream = self.loop._chooser._arms
         is_plain = stream is not None and not stream.player.posterior.prior.num_front
         return stream if is_plain else None
 
@@ -842,10 +843,10 @@ class _LoopRun(_AnyRun):
         if self.setting.method == "DMM":
             return self.dmm_bounds()
         chooser: Any = self.loop._chooser
-        local_round = chooser.current.num_queries  # the query is among them
-        assert torch.equal(chooser.current.queries[-1].x, query.x)
-        if chooser._stream is not None:
-            known = chooser._stream.bounds(local_round)
+        local_round = chooser.local_round - 1  # the query is among them
+        assert torch.equal(self.loop.history.queries[-1].x, query.x)
+        if chooser._arms is not None:
+            known = chooser._arms.bounds(self.view_of_round())
             return known.lower, known.upper
         domain = self.world.domain
         acquisition = chooser._played.build(
@@ -855,13 +856,17 @@ class _LoopRun(_AnyRun):
             found: tuple[Tensor, Tensor] = acquisition.bounds(self.world.inputs)
         return found
 
+    def view_of_round(self) -> View:
+        """Return the view of the round whose query was asked last, without pending queries."""
+        view = self.loop._chooser.arrived(0.0)
+        return replace(view, round_number=view.round_number - 1, pending=view.pending[:0])
+
     def dmm_bounds(self) -> tuple[Tensor, Tensor]:
         chooser: Any = self.loop._chooser
         stream = self.stream_of_all_arms()
         if stream is not None:
-            seen, _ = stream._look(chooser.current.num_queries, 0.0, None)
-            # the round's own query is pending by now, but was not when it was chosen
-            known = seen.rule.known(replace(seen, pending=None))
+            known = stream.bounds(self.view_of_round())
+            assert known is not None
             assert known.lower is not None
             assert known.upper is not None
             return known.lower, known.upper

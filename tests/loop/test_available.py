@@ -231,7 +231,7 @@ def test_random_numbers_are_those_of_a_round_in_which_all_arms_are_there(
     whole, loop = played(**options), played(**options)
     context = [0.25] if loop.settings.context_dim else None
     seen = []
-    player: Any = whole._chooser._stream.player  # type: ignore[union-attr]
+    player: Any = whole._chooser._arms.player  # type: ignore[union-attr]
     choose = player.choose
     monkeypatch.setattr(player, "choose", lambda each, *more: seen.append(each) or choose(each))
     best = whole.ask(context=context)

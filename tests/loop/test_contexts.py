@@ -69,7 +69,7 @@ def test_rows_on_arms_are_added_and_not_rebuilt(monkeypatch: pytest.MonkeyPatch)
         query = loop.ask(context=torch.tensor([t % 2], dtype=torch.float64))
         loop.tell(query.id, 0.1 * t)
     assert kept == [0, 1, 1, 1]  # the rows that each round adds to the factor
-    assert loop._chooser._cached_builder is None  # no model was built
+    assert loop._chooser._arms is not None  # no model was built
 
 
 def test_integer_dimensions_in_a_context() -> None:

@@ -10,7 +10,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits import BanditGP, BanditGPRecipe
+from botorch_bandits import BanditGP, BanditGPRecipe, BanditLoop, Box, GPUpperConfidenceBound
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.forgetting import (
@@ -19,7 +19,9 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.loop.forgetting import forgetful_models
+from botorch_bandits.loop.forgetting import forgetful_recipe
+
+from .of_rows import model_of_rounds, with_round
 
 LAM, LENGTHSCALE, SCALE, PRIOR_MEAN = 0.05, 0.4, 1.7, 0.3
 Array = NDArray[np.float64]
@@ -76,8 +78,7 @@ def check(model: BanditGP, at: Tensor, mean: Array, reduction: Array, prior: Arr
 @pytest.mark.parametrize("num_distinct", [None, 6])
 def test_window_has_the_last_queries_alone(num_distinct: int | None) -> None:
     X, Y, rounds, test = data(num_distinct=num_distinct)
-    models = forgetful_models(recipe(), SlidingWindow(length=10))
-    model = models.build(X, Y, rounds, round_number=40)
+    model = model_of_rounds(recipe(), SlidingWindow(length=10), X, Y, rounds, 40)
     kept = [i for i, s in enumerate(rounds.tolist()) if 40 - 10 <= s < 40]
     assert 0 < len(kept) < 30
     x, y = X.numpy()[kept], Y.numpy()[kept, 0]
@@ -90,8 +91,7 @@ def test_window_has_the_last_queries_alone(num_distinct: int | None) -> None:
 @pytest.mark.parametrize("discount", [0.6, 0.97])
 def test_weights_divide_the_noise(num_distinct: int | None, discount: float) -> None:
     X, Y, rounds, test = data(num_distinct=num_distinct)
-    models = forgetful_models(recipe(), ExponentialWeights(discount))
-    model = models.build(X, Y, rounds, round_number=40)
+    model = model_of_rounds(recipe(), ExponentialWeights(discount), X, Y, rounds, 40)
     x, y, z = X.numpy(), Y.numpy()[:, 0], test.numpy()
     w = discount ** (39.0 - rounds.numpy())
     mean, reduction = dense(covariance(x, x), covariance(z, x), LAM / w, y)
@@ -113,10 +113,8 @@ def test_weights_divide_the_noise(num_distinct: int | None, discount: float) -> 
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_time_varying_kernel(rate: float) -> None:
     X, Y, rounds, test = data(num_distinct=9)
-    models = forgetful_models(recipe(), TimeVaryingKernel(rate), merges=True)
-    model = models.build(X, Y, rounds, round_number=40)
-    now = models.inputs(test, torch.full((7,), 40))
-    assert torch.equal(now[:, 0], torch.full((7,), 40.0, dtype=torch.float64))
+    model = model_of_rounds(recipe(), TimeVaryingKernel(rate), X, Y, rounds, 40)
+    now = with_round(test, 40)
     x, y, z, s = X.numpy(), Y.numpy()[:, 0], test.numpy(), rounds.numpy().astype(float)
     gram = covariance(x, x) * (1 - rate) ** (np.abs(s[:, None] - s[None]) / 2)
     cross = covariance(z, x) * (1 - rate) ** ((40 - s)[None] / 2)
@@ -138,10 +136,8 @@ def test_many_rows_are_solved_exactly(forgetting: Forgetting) -> None:
     """Beyond 800 rows GPyTorch alone, without BoTorch's settings, would solve iteratively."""
     n = 900
     X, Y, _, test = data(n)
-    models = forgetful_models(
-        BanditGP.with_kernel(MaternKernel(nu=1.5), noise=LAM, lengthscale=LENGTHSCALE), forgetting
-    )
-    model = models.build(X, Y, torch.arange(1, n + 1), round_number=n + 1)
+    prior = BanditGP.with_kernel(MaternKernel(nu=1.5), noise=LAM, lengthscale=LENGTHSCALE)
+    model = model_of_rounds(prior, forgetting, X, Y, torch.arange(1, n + 1), n + 1)
     kernel = MaternKernel(nu=1.5).double()
     kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
     with torch.no_grad():
@@ -160,7 +156,7 @@ def test_many_rows_are_solved_exactly(forgetting: Forgetting) -> None:
     inverse = np.linalg.inv(gram[np.ix_(kept, kept)] + np.diag(noise[kept]))
     mean = cross[:, kept] @ inverse @ Y.numpy()[kept, 0]
     variance = 1.0 - np.einsum("ij,jk,ik->i", cross[:, kept], inverse, cross[:, kept])
-    posterior = model.posterior(models.inputs(test, torch.full((7,), n + 1)))
+    posterior = model.posterior(with_round(test, n + 1) if forgetting.drift_rate else test)
     np.testing.assert_allclose(posterior.mean.detach().squeeze(-1), mean, atol=1e-8, rtol=0)
     np.testing.assert_allclose(posterior.variance.detach().squeeze(-1), variance, atol=1e-8, rtol=0)
 
@@ -168,8 +164,7 @@ def test_many_rows_are_solved_exactly(forgetting: Forgetting) -> None:
 def test_rows_of_no_weight_are_left_out_without_a_trace() -> None:
     X, Y, _, test = data(200)
     rounds = torch.arange(1, 201)
-    models = forgetful_models(recipe(), ExponentialWeights(0.5))
-    model = models.build(X, Y, rounds, round_number=201)
+    model = model_of_rounds(recipe(), ExponentialWeights(0.5), X, Y, rounds, 201)
     assert model.num_rows < 70
     w = 0.5 ** (200.0 - rounds.numpy())
     x, z = X.numpy(), test.numpy()
@@ -182,9 +177,8 @@ def test_rows_of_no_weight_are_left_out_without_a_trace() -> None:
 @pytest.mark.parametrize("forgetting", FORGETTING, ids=lambda f: type(f).__name__)
 def test_without_rows_it_is_the_prior(forgetting: Forgetting) -> None:
     X, Y, rounds, test = data()
-    models = forgetful_models(recipe(), forgetting, merges=True)
-    model = models.build(X[:0], Y[:0], rounds[:0], round_number=1)
-    posterior = model.posterior(models.inputs(test, torch.ones(7)))
+    model = model_of_rounds(recipe(), forgetting, X[:0], Y[:0], rounds[:0], 1)
+    posterior = model.posterior(with_round(test, 1) if forgetting.drift_rate else test)
     assert torch.allclose(posterior.mean, torch.full_like(posterior.mean, PRIOR_MEAN))
     assert torch.allclose(posterior.variance, torch.full_like(posterior.mean, SCALE))
 
@@ -198,11 +192,12 @@ def test_input_transform_acts_on_the_point_alone(forgetting: Forgetting) -> None
     X, Y, rounds, test = data()
     bounds = torch.tensor([[0.0, 0.0], [4.0, 0.5]], dtype=torch.float64)
     normalize = Normalize(2, bounds=bounds)
-    transformed = forgetful_models(recipe(input_transform=normalize), forgetting)
-    plain = forgetful_models(recipe(), forgetting)
-    now = torch.full((7,), 40)
-    first = transformed.build(X, Y, rounds, 40).posterior(transformed.inputs(test, now))
-    second = plain.build(normalize(X), Y, rounds, 40).posterior(plain.inputs(normalize(test), now))
+    transformed, other = recipe(input_transform=normalize), normalize(X)
+    places = [test, normalize(test)]
+    if forgetting.drift_rate is not None:
+        places = [with_round(each, 40) for each in places]
+    first = model_of_rounds(transformed, forgetting, X, Y, rounds, 40).posterior(places[0])
+    second = model_of_rounds(recipe(), forgetting, other, Y, rounds, 40).posterior(places[1])
     assert torch.allclose(first.mean, second.mean, atol=1e-9, rtol=0)
     assert torch.allclose(first.variance, second.variance, atol=1e-9, rtol=0)
 
@@ -232,7 +227,7 @@ def test_time_decay_kernel_by_hand() -> None:
 )
 def test_learned_hyperparameters_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        forgetful_models(recipe(**options), SlidingWindow(5))
+        forgetful_recipe(recipe(**options), SlidingWindow(5))
 
 
 @pytest.mark.parametrize(
@@ -256,12 +251,15 @@ def test_a_window_that_no_row_has_left_grows_and_is_the_same() -> None:
     stream = torch.Generator().manual_seed(0)
     X = torch.rand(60, 2, dtype=torch.float64, generator=stream)
     Y, rounds = X.sin().sum(-1, keepdim=True), torch.arange(1, 61)
-    models = forgetful_models(recipe, SlidingWindow(40))
-    for count in range(30, 61, 5):
-        model = models.build(X[:count], Y[:count], rounds[:count], count + 1)
-        afresh = forgetful_models(recipe, SlidingWindow(40)).build(
-            X[:count], Y[:count], rounds[:count], count + 1
-        )
+    rule = GPUpperConfidenceBound.with_options(width=2.0)
+    loop = BanditLoop(Box([[0.0] * 2, [1.0] * 2]), recipe, rule, forgetting=SlidingWindow(40))
+    for count in range(1, 61):
+        loop.attach(X[count - 1], float(Y[count - 1]))
+        if count < 30 or count % 5:
+            continue
+        model = loop.current_model()
+        given = X[:count], Y[:count], rounds[:count], count + 1
+        afresh = model_of_rounds(recipe, SlidingWindow(40), *given)
         assert model.num_rows == min(count, 40)
         for found, expected in zip(
             model.closed_form.moments(X), afresh.closed_form.moments(X), strict=True

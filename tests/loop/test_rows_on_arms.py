@@ -20,7 +20,7 @@ from botorch_bandits import (
     VarianceOnly,
 )
 from botorch_bandits.loop.chooser import Chooser
-from botorch_bandits.loop.points_stream import PointsStream
+from botorch_bandits.loop.engines import ArmsEngine
 
 from .rounds import FORGETTING, RULES, Setting
 
@@ -104,10 +104,10 @@ def test_rows_choose_what_models_do(
     setting = Setting("arms", "igp", forgetting, feedback, rule, contexts, special)
     loop = setting.loop(**options)
     with monkeypatch.context() as patch:
-        patch.setattr(Chooser, "_new_stream", lambda self: None)
+        patch.setattr(Chooser, "_new_arms", lambda self: None)
         known = setting.loop(**options)
-        assert known._chooser._stream is None
-    assert isinstance(loop._chooser._stream, PointsStream)
+        assert known._chooser._arms is None
+    assert isinstance(loop._chooser._arms, ArmsEngine)
     for _ in range(13):
         for each in (loop, known):
             setting.tell(each)
@@ -123,10 +123,11 @@ def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) ->
     """Of the first and the last of three outputs, at the same arms in each round."""
     setting = Setting(method="draws", feedback=feedback, rule="separate")
     loop = setting.loop(model=model(scaled(batch_shape=torch.Size([3]))))
-    for t in range(1, 12):
+    for _ in range(11):
         setting.tell(loop)
         setting.ask(loop)
-        seen, _ = loop._chooser._stream._look(t, 0.0, None)  # type: ignore[union-attr]
+        view = loop._chooser.view(0.0)
+        seen = loop._chooser._arms._look(view)  # type: ignore[union-attr]
         drawn, means = seen.prepared.drawn, seen.prepared.means
         multipliers = torch.tensor(loop.multipliers, dtype=torch.float64)
         assert torch.allclose(seen.scores, drawn[0] - multipliers @ drawn[1:], rtol=0.0, atol=1e-12)
@@ -154,4 +155,4 @@ def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) ->
 def test_what_needs_a_model_builds_one(options: dict[str, Any]) -> None:
     loop = Setting(contexts=1).loop(**options)
     loop.ask(context=[0.5])
-    assert loop._chooser._stream is None
+    assert loop._chooser._arms is None

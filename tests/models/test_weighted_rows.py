@@ -10,11 +10,11 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from loop.of_rows import model_of_rounds
 from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.loop.forgetting import forgetful_models
 from botorch_bandits.models.builder import FEWEST_ROWS
 from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.likelihoods import collapse
@@ -126,8 +126,7 @@ def test_models_that_forget_fade_each_row_from_its_own_weight(forgetting: Any) -
     Y, own, points = uniform(20, 1, seed=3), weights_of(20, seed=4), uniform(5, 1, seed=5)
     rounds, t = torch.arange(1, 21), 22
     recipe = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3)
-    models = forgetful_models(recipe, forgetting)
-    model = models.build(X, Y, rounds, t, own)
+    model = model_of_rounds(recipe, forgetting, X, Y, rounds, t, LAM / own)
     kernel, weights, kept = squared_exponential(0.3), own, rounds > 0
     at = points
     if isinstance(forgetting, SlidingWindow):
