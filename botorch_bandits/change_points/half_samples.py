@@ -40,6 +40,7 @@ Source: Avanesov 2020, algorithm 1, with (2.4) and the ridge of (3.5).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
@@ -151,9 +152,8 @@ def tail_coefficients(kernel: Tensor, outcomes: Tensor, ridges: Tensor) -> Tenso
     sizes = torch.arange(1, len(ridges) + 1, device=kernel.device)
     for first in range(0, len(sizes), BUCKET):
         n = sizes[first : first + BUCKET]
-        starts = torch.cat([0 * n, n])
-        weights = window_weights(kernel, outcomes, ridges, starts, n.repeat(2))
-        newer, older = weights.chunk(2)
+        starts = torch.cat([0 * n, n])  # the newer windows of all tails, then the older ones
+        newer, older = window_weights(kernel, outcomes, ridges, starts, n.repeat(2)).chunk(2)
         rows.append(_differences(newer, older, 0 * n, n, len(outcomes)))
     return torch.cat(rows)
 
@@ -257,9 +257,9 @@ class UnitKernel:
 
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
         """See the class."""
-        self._function = kernel_function(kernel, points.shape[-1])
+        self._function = kernel_function(copy.deepcopy(kernel).to(points), points.shape[-1])
         with torch.no_grad():
-            self.prior_variance = float(self._function.diagonal(points[:1024]).max())
+            self.prior_variance = float(self._function.diagonal(points).max())
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``n x p`` matrix of ``n x d`` and ``p x d`` inputs."""

@@ -29,6 +29,7 @@ from botorch_bandits.loop.view import View
 
 Moments = Callable[[View, Tensor], tuple[Tensor, Tensor]]
 """Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
+"""Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +179,10 @@ class Censoring:
         heights = self._heights(feedback, arrived, waiting)
         pseudo = view.Y.new_zeros(len(missing), view.Y.shape[1])
         pseudo[:, 0] = value
-        pseudo[torch.searchsorted(missing, waiting), 0] += heights.cpu()
+        pseudo[torch.searchsorted(missing, waiting), 0] += heights.to(pseudo)
         shares = torch.ones(len(waiting), dtype=DTYPE)
         if feedback.fills_in and feedback.outcome_bound is not None:
-            shares = share_of_bound(heights.cpu(), feedback.outcome_bound)
+            shares = share_of_bound(heights, feedback.outcome_bound)
         seen = self._with_rows(arrived, missing, pseudo, joins=feedback.fills_in or minimum is None)
         summed = self._summed(feedback, view)
         of_summed = torch.ones(len(summed), dtype=DTYPE)
@@ -199,7 +200,7 @@ class Censoring:
             order = ids.argsort()  # rows keep their places when an outcome arrives
             return arrived.with_rows(ids[order], Y[order])
         # a model is not fitted to the pseudo-values that it determines, nor is a user's
-        num_joined = 0 if self._fades else len(missing)
+        num_joined = 0 if self._fades and self._is_recipe else len(missing)
         return arrived.with_rows(ids, Y, num_joined=num_joined)
 
     def _summed(self, feedback: Censored, view: View) -> Tensor:

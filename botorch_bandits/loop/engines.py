@@ -173,14 +173,15 @@ class ArmsEngine:
             ids: ``k`` ids.
 
         Returns:
-            ``k x m`` each.
+            ``k x m`` each, on the CPU.
         """
         player = self._arrived
         self._catch_up(view.first)
         if view.prior_mean is not None:
             player.set_prior_mean(view.prior_mean)
         player.condition(self._rows(view), self._front_now(view))
-        return self._moments_of(player, view, ids)
+        mean, variance = self._moments_of(player, view, ids)
+        return mean.cpu(), variance.cpu()
 
     def _moments_of(self, player: Player, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
         index, front, _ = self._columns(ids, view)

@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import BanditGP, BanditLoop, Box, ExponentialWeights, SlidingWindow
 from botorch_bandits import GPUpperConfidenceBound as Bound
-from botorch_bandits.loop import chooser
+from botorch_bandits.loop import engines
 
 BOX = Box([[0.0], [1.0]])
 RECIPE = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
@@ -25,7 +25,7 @@ def loop_with(places: list[float], **settings: object) -> BanditLoop:
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chooser, "MOST_ROWS", 5)
+    monkeypatch.setattr(engines, "MOST_ROWS", 5)
 
 
 @pytest.mark.parametrize(
