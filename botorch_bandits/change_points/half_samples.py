@@ -150,8 +150,7 @@ def tail_coefficients(kernel: Tensor, outcomes: Tensor, ridges: Tensor) -> Tenso
     """
     rows = [kernel.new_zeros(0, len(outcomes))]
     sizes = torch.arange(1, len(ridges) + 1, device=kernel.device)
-    for first in range(0, len(sizes), BUCKET):
-        n = sizes[first : first + BUCKET]
+    for n in sizes.split(BUCKET) if len(sizes) else ():
         starts = torch.cat([0 * n, n])  # the newer windows of all tails, then the older ones
         newer, older = window_weights(kernel, outcomes, ridges, starts, n.repeat(2)).chunk(2)
         rows.append(_differences(newer, older, 0 * n, n, len(outcomes)))
