@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         WidthUpperConfidenceBound,
         gen_candidates_batched,
     )
-    from botorch_bandits.asynchronous import run_async
     from botorch_bandits.change_points import (
         ChangePointDetector,
         ChangePointRestart,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from botorch_bandits.confidence import Guarantee, diagnose_bounds
     from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
     from botorch_bandits.domains import Arms, Box, Domain
-    from botorch_bandits.evaluation import run
     from botorch_bandits.feedback import Censored, Hallucinated, Ignored
     from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
     from botorch_bandits.history import History, Query
@@ -62,9 +60,9 @@ if TYPE_CHECKING:
         FittedSingleTaskGP,
     )
     from botorch_bandits.penalties import Exponential
+    from botorch_bandits.running import EvaluationError, run
     from botorch_bandits.simulation import Policy, simulate
     from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
-    from botorch_bandits.stopping import EvaluationError, StopRun
 
 __all__ = [
     "AMMUpperConfidenceBound",
@@ -121,7 +119,6 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "SlidingWindow",
     "Space",
-    "StopRun",
     "TimeVaryingKernel",
     "TopTwoThompsonSampling",
     "VarianceOnly",
@@ -132,7 +129,6 @@ __all__ = [
     "gen_candidates_batched",
     "register_with_ax",
     "run",
-    "run_async",
     "simulate",
 ]
 
@@ -159,7 +155,7 @@ _MODULE_OF = {
     "DefaultCandidates": "models",
     "DifferentSettingsError": "loop",
     "Domain": "domains",
-    "EvaluationError": "stopping",
+    "EvaluationError": "running",
     "EvidenceDetector": "change_points",
     "EvidenceRestart": "change_points",
     "Exponential": "penalties",
@@ -191,7 +187,6 @@ _MODULE_OF = {
     "RandomizedUpperConfidenceBound": "acquisition",
     "SlidingWindow": "forgetting",
     "Space": "spaces",
-    "StopRun": "stopping",
     "TimeVaryingKernel": "forgetting",
     "TopTwoThompsonSampling": "acquisition",
     "VarianceOnly": "acquisition",
@@ -200,8 +195,7 @@ _MODULE_OF = {
     "diagnose_bounds": "confidence",
     "gen_candidates_batched": "acquisition",
     "register_with_ax": "in_ax",
-    "run": "evaluation",
-    "run_async": "asynchronous",
+    "run": "running",
     "simulate": "simulation",
 }
 """The module from which each name comes."""

@@ -21,8 +21,8 @@ from botorch_bandits.history import History, Query
 from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.running import MOST_FAILURES_IN_A_ROW
 from botorch_bandits.spaces import Parameter, Space
-from botorch_bandits.stopping import MOST_FAILURES_IN_A_ROW
 
 try:
     import joblib

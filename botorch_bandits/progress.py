@@ -1,75 +1,47 @@
-"""A progress bar if tqdm is installed, and a plain message if it is not.
-
-Nothing else in the package prints while it works.
-"""
+"""A progress bar, if tqdm is installed. Nothing else in the package prints while it works."""
 
 from __future__ import annotations
 
-import sys
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["ProgressBar"]
+__all__ = ["progress_bar"]
 
 
-class ProgressBar:
-    """Counts rounds on standard error; does nothing if disabled.
+@contextmanager
+def progress_bar(
+    total: int, description: str, progress: bool | None = None, num_before: int = 0
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error, and yield a function that moves it.
 
     Args:
         total: The number of rounds.
         description: What is being done.
-        enabled: If False, nothing is shown.
+        progress: Whether it is shown; None shows it if tqdm is installed.
         num_before: How many of the rounds were played before.
+
+    Yields:
+        A function of the number of rounds that have passed, with values to show by name.
+
+    Raises:
+        ImportError: If ``progress`` is True, and tqdm is not installed.
     """
+    try:
+        from tqdm import tqdm
+    except ImportError as error:
+        if progress:
+            raise ImportError(
+                "progress=True needs tqdm: pip install 'botorch_bandits[progress]'."
+            ) from error
+        progress = False
+    if progress is False:
+        yield lambda *_, **shown: None
+        return
+    with tqdm(total=total, initial=num_before, desc=description, dynamic_ncols=True) as bar:
 
-    def __init__(
-        self, total: int, description: str, enabled: bool = True, num_before: int = 0
-    ) -> None:
-        """See the class."""
-        self._bar = None
-        if not enabled:
-            return
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            print(
-                f"{description}: {total - num_before} rounds (pip install "
-                "'botorch_bandits[progress]' for a progress bar)",
-                file=sys.stderr,
-            )
-            return
-        self._bar = tqdm(total=total, initial=num_before, desc=description, dynamic_ncols=True)
+        def advance(num_rounds: int = 1, **shown: Any) -> None:
+            bar.set_postfix(shown, refresh=False)
+            bar.update(num_rounds)
 
-    def advance(self, num_rounds: int = 1, **shown: float | str) -> None:
-        """Count rounds and show some values.
-
-        Args:
-            num_rounds: The number of rounds that have passed.
-            shown: Values to show after the bar, by name.
-        """
-        if self._bar is not None:
-            self._bar.set_postfix(shown, refresh=False)
-            self._bar.update(num_rounds)
-
-    def show(self, **shown: float | str) -> None:
-        """Show some values without counting a round.
-
-        Args:
-            shown: Values to show after the bar, by name.
-        """
-        if self._bar is not None:
-            self._bar.set_postfix(shown, refresh=True)
-
-    def __enter__(self) -> Self:
-        """Return the bar."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Leave the bar as it stands."""
-        if self._bar is not None:
-            self._bar.close()
+        yield advance

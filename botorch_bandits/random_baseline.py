@@ -46,8 +46,8 @@ class RandomBaseline:
         (2.5, 4.0)
         >>> baseline.quantile(2, 0.5)
         3.0
-        >>> round(baseline.chance(2, 4.0), 6), baseline.rounds_to(4.0)
-        (0.5, 4.0)
+        >>> round(baseline.chance(2, 4.0), 6)
+        0.5
     """
 
     def __init__(self, rewards: Iterable[float], maximize: bool = True) -> None:
@@ -113,20 +113,6 @@ class RandomBaseline:
             self._chances_below(num_rounds)  # checks the number
             return 1.0
         return 1.0 - float(self._chances_below(num_rounds)[num_below - 1])
-
-    def rounds_to(self, reward: float) -> float | None:
-        """Return the average number of rounds that random search needs to find such a reward.
-
-        This is the inverse of the share of the rewards that are at least as good.
-
-        Args:
-            reward: The reward to be reached.
-
-        Returns:
-            None if no reward is as good, so that it takes more rounds than there are rewards.
-        """
-        reached = len(self) - self._num_below(reward)
-        return len(self) / reached if reached else None
 
     def _num_below(self, reward: float) -> int:
         reward = self._sign * check_reward("reward", reward)

@@ -30,7 +30,6 @@ INTERNAL = {  # modules that users do not import from
         "feasible_sets",
         "fingerprints",
         "late_imports",
-        "processes",
         "progress",
         "queries",
         "random_streams",

@@ -303,7 +303,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (GeometricDelay, {"mean": 2.0}),
 ]
 RESULTS = {  # what the package itself makes
-    "AsyncResult",
     "BoundsDiagnosis",
     "ModelCheck",
     "CalibratedThreshold",
@@ -322,7 +321,6 @@ RESULTS = {  # what the package itself makes
     "RunResult",
     "SimulationResult",
     "Statement",
-    "TaskReport",
 }
 
 

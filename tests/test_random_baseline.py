@@ -26,16 +26,6 @@ def test_all_searches_are_counted(num_rounds: int) -> None:
         assert sum(value < at for value in best) < level * len(best)
 
 
-def test_rounds_until_a_reward_is_reached() -> None:
-    baseline = RandomBaseline(REWARDS)
-    assert baseline.rounds_to(2.0) == pytest.approx(7 / 3)
-    assert baseline.rounds_to(3.5) == 7.0
-    assert baseline.rounds_to(-5.0) == 1.0
-    assert baseline.rounds_to(3.6) is None
-    # a sum of the same numbers in another order is the same reward
-    assert baseline.rounds_to(3.5 * (1 + 2e-16)) == 7.0
-
-
 def test_many_rewards_do_not_overflow() -> None:
     baseline = RandomBaseline(range(5000))
     assert baseline.expected_best(1) == pytest.approx(2499.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from botorch_bandits import (
     PrimalDual,
     RandomSearch,
     run,
-    run_async,
 )
 from botorch_bandits.loop.restrictions import arms_available
 from botorch_bandits.problems import (
@@ -126,8 +124,8 @@ def test_regret_is_not_known_where_only_coordinates_are_given() -> None:
     ("given", "error", "message"),
     [
         ([0, 1], TypeError, "restriction"),
-        (lambda t: [0, 1], TypeError, r"restriction\(1\)"),
-        (lambda t: {"arms": [0]}, ValueError, r"a name in restriction\(1\) is 'arms'"),
+        (lambda t: [0, 1], TypeError, "mapping"),
+        (lambda t: {"arms": [0]}, TypeError, "'arms'"),
         (lambda t: {"available": [99]}, ValueError, "available names arm 99"),
     ],
 )
@@ -136,17 +134,13 @@ def test_what_makes_no_sense_is_refused(given: Any, error: type[Exception], mess
     with pytest.raises(error, match=message):
         run(loop, lambda x: 0.0, 1, restriction=given, progress=False)
     assert loop.history.num_queries == 0
-    with ThreadPoolExecutor(1) as threads, pytest.raises(error, match=message):
-        run_async(loop, lambda x: 0.0, threads, 1, 1, restriction=given, progress=False)
-    assert loop.history.num_queries == 0
 
 
 def test_workers_evaluate_what_was_there() -> None:
     acquisition = GPUpperConfidenceBound.with_options(width=2.0)
     model = BanditGP.with_kernel(RBFKernel().double(), noise=0.05, lengthscale=0.2)
     loop = BanditLoop(Arms(CHOICES), model, acquisition)
-    with ThreadPoolExecutor(2) as threads:
-        run_async(loop, float, threads, 2, 12, restriction=sets, progress=False)
+    run(loop, float, 12, workers=2, restriction=sets, progress=False)
     for query in loop.history.queries:
         there = sets(query.round_number)
         if there is not None:

@@ -1,7 +1,5 @@
 """What is of the wrong kind is refused at once, with its name and what to pass."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
@@ -17,7 +15,6 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.asynchronous import run_async
 from botorch_bandits.change_points import calibrate_threshold
 
 BOX = Box([[0.0], [1.0]])
@@ -37,8 +34,8 @@ def a_calibration(detector=DETECTOR, **options):
     return calibrate_threshold(detector, ARMS, horizon=4, false_alarm_rate=0.5, **options)
 
 
-def on_threads(loop, function=zero, executor=ThreadPoolExecutor, **options):
-    return run_async(loop, function, executor, 1, 2, progress=False, **options)
+def on_threads(loop, function=zero, workers=1, **options):
+    return run(loop, function, 2, workers=workers, progress=False, **options)
 
 
 CASES = {
@@ -70,11 +67,11 @@ CASES = {
     "no pair of data": (lambda: a_calibration(data=3), "data is 3. Pass a pair"),
     "a flag for a factor": (lambda: Censored(minimum_proxy=True), "minimum_proxy is True; pass"),
     "a history": (lambda: a_loop(history=3), "history is 3. Pass"),
-    "a number of workers": (lambda: on_threads(a_loop(), executor=4), "executor is 4, which"),
-    "no function": (lambda: on_threads(a_loop(), function=3), "function is 3, which"),
+    "no number of workers": (lambda: on_threads(a_loop(), workers="4"), "workers must be"),
     "no loop": (lambda: on_threads(RandomSearch()), "loop is RandomSearch.*Pass the BanditLoop"),
-    "no callback": (lambda: on_threads(a_loop(), on_round=4), "on_round is 4, which"),
-    "no problem": (lambda: run(a_loop(), 3, 1, progress=False), "problem is 3, which"),
+    "no callback": (lambda: on_threads(a_loop(), callbacks=4), "callbacks is 4, which"),
+    "no rule": (lambda: on_threads(a_loop(), stop=4), "stop is 4, which"),
+    "no function": (lambda: run(a_loop(), 3, 1, progress=False), "f is 3, which"),
     "no loop to run": (lambda: run(3, zero, 1, progress=False), "loop is 3. Pass"),
 }
 
@@ -99,7 +96,7 @@ def on_workers(loop, contexts):
     ("context_dim", "contexts", "message"),
     [
         (0, [[0.0], [1.0]], "context_dim=0"),
-        (1, None, "contexts is missing"),
+        (1, None, "context is missing"),
         (1, [[0.0]], "contexts has 1 rows, but rounds up to 2"),
         (1, [[0.0], [float("nan")]], r"contexts\[1, 0\] is nan"),
         (1, [[0.0, 1.0], [0.0, 1.0]], "a matrix with 1 columns"),
@@ -116,13 +113,8 @@ def test_contexts_are_checked_before_anything_is_asked(play, context_dim, contex
 def test_rows_of_numbers_are_contexts():
     loop = a_loop(context_dim=1)
     result = on_threads(loop, contexts=[[0.25], [0.75]])
-    assert result.count("told") == 2
+    assert len(result.queries) == 2
     assert [query.context.item() for query in loop.history.queries] == [0.25, 0.75]
-
-
-def test_states_of_tasks_are_checked():
-    with pytest.raises(ValueError, match="state is 'lost'"):
-        on_threads(a_loop()).count("lost")
 
 
 def test_journals_in_missing_folders_are_refused(tmp_path):

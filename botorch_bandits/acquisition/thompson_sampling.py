@@ -394,12 +394,12 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     r"""TTTS (Russo 2020): the maximizer of a draw, or a challenger from a further draw.
 
     Use it to find the best of finitely many points within a budget of queries; see
-    :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop_below=)``, an upper confidence
-    bound is better, because a certificate needs tight bounds on all points.) With probability
-    ``leader_probability``, the maximizer ``I`` of a draw from the posterior is played. Otherwise,
-    further draws are made until one of them has a different maximizer, the challenger, which is
-    then played. After ``max_draws`` unsuccessful draws, the challenger is the arm with the largest
-    posterior probability of being above ``I``, as in T3C (Shang et al. 2020).
+    :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop=SmallCertificate(...))``, an
+    upper confidence bound is better, because a certificate needs tight bounds on all points.) With
+    probability ``leader_probability``, the maximizer ``I`` of a draw from the posterior is played.
+    Otherwise, further draws are made until one of them has a different maximizer, the challenger,
+    which is then played. After ``max_draws`` unsuccessful draws, the challenger is the arm with the
+    largest posterior probability of being above ``I``, as in T3C (Shang et al. 2020).
 
     The draws come from the unscaled posterior. ``rkhs_bound`` and ``noise_bound`` do not change
     what is played. They only provide the confidence bounds with which a loop certifies its

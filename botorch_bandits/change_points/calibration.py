@@ -52,7 +52,7 @@ from botorch_bandits.checks import (
     check_vector,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 from botorch_bandits.random_streams import generator
 
 Function = Callable[[Tensor], Tensor]
@@ -152,13 +152,15 @@ class NullStreams:
         noise = torch.randn(self.horizon, dtype=DTYPE, generator=random)
         return X, values + self.noise * noise.to(values)
 
-    def largest_ratios(self, shape: Tensor, num_streams: int, bar: ProgressBar) -> Tensor:
+    def largest_ratios(
+        self, shape: Tensor, num_streams: int, advance: Callable[..., None]
+    ) -> Tensor:
         """Return the largest ratio of statistic to ``shape`` for each stream and half size.
 
         Args:
             shape: Positive numbers, one for each ``n = 1 .. horizon // 2``.
             num_streams: The number of streams.
-            bar: Advances with each stream.
+            advance: Called after each stream.
 
         Returns:
             ``num_streams x horizon // 2``.
@@ -172,7 +174,7 @@ class NullStreams:
             outcomes = Y - engine.detector.prior_mean
             largest = largest_statistics(kernel, features @ features.mT, outcomes, ridges)
             found.append(engine.factor * largest / shape)
-            bar.advance()
+            advance()
         return torch.stack(found).cpu()
 
     def _prior_draw(self, X: Tensor, random: torch.Generator) -> Tensor:
@@ -240,7 +242,7 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     num_simulations: int = 1000,
     confidence: float | None = 0.95,
     seed: int = 0,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> CalibratedThreshold:
     r"""Return a threshold that keeps a rate of false alarms over a horizon.
 
@@ -265,7 +267,7 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
         confidence: The probability, over the simulations, that the rate is kept. If None, it is
             kept on average, and the level is lower.
         seed: The seed of everything.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; if omitted, it is shown if tqdm is installed.
 
     Raises:
         ValueError: If there are too few simulations for the rate and confidence, or the source of
@@ -296,8 +298,8 @@ def calibrate_threshold(  # noqa: PLR0913 - options, each with a name
     rank = level_rank(num_simulations, false_alarm_rate, confidence)
     exponent = -rate_exponent(detector.known_smoothness, domain.dim)
     shape = streams.engine.half_sizes(horizon) ** exponent
-    with ProgressBar(num_simulations, "calibrate_threshold", progress) as bar:
-        largest = streams.largest_ratios(shape, num_simulations, bar).amax(-1)
+    with progress_bar(num_simulations, "calibrate_threshold", progress) as advance:
+        largest = streams.largest_ratios(shape, num_simulations, advance).amax(-1)
     level = float(largest.sort(descending=True).values[rank - 1])
     num_alarms = int((largest > level).sum())
     return CalibratedThreshold(
@@ -323,7 +325,7 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     data: tuple[Tensor, Tensor] | None = None,
     num_simulations: int = 1000,
     seed: int = 1,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> FalseAlarms:
     """Simulate streams without a change and count those with an alarm.
 
@@ -338,7 +340,7 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
         data: See :func:`calibrate_threshold`.
         num_simulations: The number of streams.
         seed: The seed of all draws; use another one than for the calibration.
-        progress: Whether to show a progress bar, if ``tqdm`` is installed.
+        progress: Whether to show a progress bar; if omitted, it is shown if tqdm is installed.
 
     Returns:
         The rate with its 95% binomial interval.
@@ -348,8 +350,8 @@ def estimate_false_alarm_rate(  # noqa: PLR0913 - options, each with a name
     streams, _ = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
     half_sizes, variance = streams.engine.half_sizes(horizon), streams.engine.kernel.prior_variance
     thresholds = detector.thresholds(half_sizes, domain.dim, variance)
-    with ProgressBar(num_simulations, "estimate_false_alarm_rate", progress) as bar:
-        ratios = streams.largest_ratios(thresholds, num_simulations, bar)
+    with progress_bar(num_simulations, "estimate_false_alarm_rate", progress) as advance:
+        ratios = streams.largest_ratios(thresholds, num_simulations, advance)
     num_alarms = int((ratios > 1.0).any(-1).sum())
     bounds = binomial_interval(num_alarms, num_simulations)
     return FalseAlarms(num_alarms, num_simulations, num_alarms / num_simulations, *bounds)

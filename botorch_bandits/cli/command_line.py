@@ -203,11 +203,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, default=1, help="processes that evaluate at once (default 1)"
     )
     parser.add_argument(
-        "--on-error",
-        default="raise",
-        metavar="raise|skip|retry:N",
-        help="if an evaluation fails: end the run (default), record it and continue, or try N more "
-        "times first",
+        "--catch", action="store_true", help="record evaluations that fail, and continue"
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder of the files (default runs/...)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

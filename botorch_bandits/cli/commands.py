@@ -10,14 +10,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import multiprocessing
+import os
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +31,16 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.asynchronous import run_async
 from botorch_bandits.checks import check_integer, check_number, check_positive
 from botorch_bandits.cli.command_line import INTERRUPTED, METHODS, write_atomically
 from botorch_bandits.cli.summary import closing_lines, result_of, table_of
-from botorch_bandits.evaluation import run
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP, candidate_grid
 from botorch_bandits.problems.random_rewards import random_baseline_of
 from botorch_bandits.problems.tuning import TuningProblem, load_csv, load_dataset
-from botorch_bandits.processes import (
-    end_with_parent,
-    interrupts_on_hold,
-    one_thread_each,
-    terminate,
-)
 from botorch_bandits.random_baseline import RandomBaseline
+from botorch_bandits.running import EvaluationError, end_with_parent, run
 from botorch_bandits.spaces import Space
-from botorch_bandits.stopping import ErrorPolicy, EvaluationError
 
 JOURNAL_FILE = "run.journal"
 SETTINGS_FILE = "settings.json"
@@ -154,7 +148,6 @@ def _shared_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Check the options of both commands; return those that determine the run."""
     for name, minimum in (("rounds", 1), ("seed", 0), ("workers", 1)):
         check_integer(f"--{name}", vars(options)[name], minimum)
-    ErrorPolicy.read(options.on_error, "--on-error")
     bounds = {"rkhs_bound": options.rkhs_bound, "noise_bound": options.noise_bound}
     for name, bound in bounds.items():
         if bound is not None and options.method not in ("igp-ucb", "gp-ts"):
@@ -290,13 +283,21 @@ def _execute(job: Job, options: argparse.Namespace) -> int:
 def _play(loop: BanditLoop, job: Job, options: argparse.Namespace) -> int:
     """Play the rounds that are left; returns the exit code."""
     num_left = max(options.rounds - loop.history.num_queries, 0)
-    common: dict[str, Any] = {"on_error": options.on_error, "progress": not options.quiet}
+    executor: Any = nullcontext()
+    if options.workers > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each process
+        given = options.workers, get_context("spawn")
+        executor = ProcessPoolExecutor(*given, initializer=end_with_parent)
     try:
-        if options.workers == 1:
-            run(loop, job.function, num_left, **common)
-        else:
-            count = options.workers
-            run_async(loop, job.function, lambda: WorkerPool(count), count, num_left, **common)
+        with executor as pool:
+            run(
+                loop,
+                job.function,
+                num_left,
+                executor=pool,
+                catch=(Exception,) if options.catch else (),
+                progress=False if options.quiet else None,
+            )
     except KeyboardInterrupt:
         print("\ninterrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
@@ -369,31 +370,3 @@ class NamedFunction:
     def __call__(self, values: Any) -> Any:
         """Return what the function returns for a dict of values."""
         return self.load()(values)
-
-
-class WorkerPool(ProcessPoolExecutor):
-    """Processes with one thread each, which end when the run ends or is interrupted.
-
-    Args:
-        num_workers: The number of processes.
-    """
-
-    def __init__(self, num_workers: int) -> None:
-        """See the class."""
-        context = multiprocessing.get_context("spawn")
-        super().__init__(num_workers, context, initializer=end_with_parent)
-        self._futures: list[Future[Any]] = []
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See :class:`concurrent.futures.Executor`."""
-        # a process starts here, with interrupts on hold so that they cannot hit its imports
-        with one_thread_each(), interrupts_on_hold():
-            future = super().submit(function, *args, **kwargs)
-        self._futures = [each for each in self._futures if not each.done()] + [future]
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes, even in the middle of an evaluation."""
-        if not all(future.done() for future in self._futures):
-            terminate(self)
-        super().shutdown(wait, cancel_futures=True)

@@ -335,7 +335,7 @@ def _describe(reader: JournalReader) -> str:
     shown = [_table(heading), _table(_round_rows(history))]
     for failure in history.failures:
         number = history.query(failure.query_id).round_number
-        reason = " ".join((failure.reason or "no reason given").split())
+        reason = (failure.reason or "no reason given").partition("\n")[0]  # a traceback follows
         shown.append(f"round {number} failed: {reason}")
     for retraction in history.retractions:
         number = history.query(retraction.query_id).round_number

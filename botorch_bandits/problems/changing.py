@@ -62,6 +62,7 @@ class ChangingProblem(ABC):
     """
 
     change_points: tuple[int, ...] | None = None
+    is_minimization_problem = False
 
     def __init__(
         self,
@@ -84,6 +85,11 @@ class ChangingProblem(ABC):
             if not isinstance(constraint, ChangingProblem):
                 check_reward(name, constraint)
             check_same_domain(name, constraint, self)
+
+    @property
+    def num_constraints(self) -> int:
+        """The number of constraints."""
+        return len(self.constraints)
 
     @abstractmethod
     def at(self, round_number: int) -> BaseTestProblem:

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.state import UNIFORM_ORIGINS
 from botorch_bandits.problems.changing import is_on_arms
+from botorch_bandits.running import RunResult, run
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
@@ -67,7 +67,7 @@ def play_loops(
     for b, seed in enumerate(seeds):
         loops.append(policy.loop(domain, seed=seed))
         problem = problems[b % len(problems)]
-        runs.append(run(loops[-1], problem, num_rounds, progress=False, on_round=count))
+        runs.append(run(loops[-1], problem, num_rounds, progress=False, callbacks=(count,)))
     points = torch.stack([_points(loop, domain.dim) for loop in loops])
     has_restarts = policy.restart is not None
     return SimulationResult(
@@ -108,11 +108,9 @@ def _of_constraints(
     ledgers = [loop.ledger() for loop in loops]
     most = max(ledger.num_epochs for ledger in ledgers)
     epochs = torch.stack([ledger.epochs for ledger in ledgers])
-    values = [played.constraint_values for played in runs]
-    known = [each for each in values if each is not None]
     return {
         "constraints": torch.stack([ledger.constraints for ledger in ledgers]),
-        "constraint_values": torch.stack(known) if len(known) == len(values) else None,
+        "constraint_values": torch.stack([played.constraint_values for played in runs]),
         "multipliers": torch.stack([_padded(ledger.multipliers, most) for ledger in ledgers]),
         # without restarts, all replicates are always in the same epoch
         "epochs": epochs[0] if policy.restart is None else epochs,

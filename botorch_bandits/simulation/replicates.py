@@ -17,7 +17,7 @@ from botorch_bandits.loop.settings import check_restart
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.problems.changing import is_on_arms
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 from botorch_bandits.simulation.arms import play_arms
 from botorch_bandits.simulation.boxes import build_box_engine
@@ -44,7 +44,7 @@ def simulate(
     seed: int = 0,
     device: torch.device | str = "cpu",
     with_bounds: bool = True,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> SimulationResult:
     """Play independent replicates of a bandit at once, on arms or on a box.
 
@@ -82,7 +82,8 @@ def simulate(
         seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Whether to compute ``covered`` and ``mean_width`` on arms, which takes time.
-        progress: Whether to show a progress bar of the rounds.
+        progress: Whether to show a progress bar of the rounds; if omitted, it is shown if tqdm is
+            installed.
 
     Raises:
         TypeError: If the problem is not a test problem.
@@ -123,10 +124,8 @@ def simulate(
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
     device = torch.device(device)
-    with ProgressBar(num_rounds, "rounds", progress) as bar:
-        return _play(
-            problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
-        )
+    with progress_bar(num_rounds, "rounds", progress) as advance:
+        return _play(problems, policy, num_rounds, seeds, device, with_bounds, lambda t: advance())
 
 
 def _play(

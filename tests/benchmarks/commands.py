@@ -32,7 +32,7 @@ from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser, run_command, write_atomically
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 
 QUICK = 0.1
 """``--quick`` multiplies the sizes of the benchmarks by this."""
@@ -130,12 +130,12 @@ def run_bench(options: argparse.Namespace) -> int:
             print(format_measurements(on_device, "BoTorch", "here"))
             lines += on_device
         else:
-            with ProgressBar(len(names), "benchmarks", not options.quiet) as bar:
+            with progress_bar(len(names), "benchmarks", not options.quiet) as advance:
                 for name in names:
                     gc.collect()
                     gc.freeze()  # what earlier benchmarks and imports left is not scanned again
                     lines += BENCHMARKS[name].run(scale)
-                    bar.advance(last=name)
+                    advance(last=name)
             print(format_measurements(lines, "BoTorch", "here"))
     if options.out:
         write_atomically(Path(options.out), _csv(lines))
@@ -227,9 +227,9 @@ def run_faults(options: argparse.Namespace) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     shares = [_shares(number, len(SETTING_NAMES)) for number in numbers]
     counts = []
-    with ProgressBar(sum(numbers), "faults", not options.quiet) as bar:
+    with progress_bar(sum(numbers), "faults", not options.quiet) as advance:
         for setting, kills, cuts in zip(SETTING_NAMES, *shares, strict=True):
-            counts.append(count_faults(setting, kills, cuts, seed, lambda: bar.advance(1)))
+            counts.append(count_faults(setting, kills, cuts, seed, lambda: advance(1)))
     print(format_counts(counts))
     if options.out:
         _write_counts(options.out, counts)

@@ -18,7 +18,7 @@ from benchmarks.league_problems import NUM_ROUNDS, PROBLEMS
 from benchmarks.league_situations import SITUATIONS
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 
 
 def build_parser(program: str) -> argparse.ArgumentParser:
@@ -79,12 +79,12 @@ def run(options: argparse.Namespace) -> int:
     rows: Rows[Any] = Rows(Row if is_still else SituationRow, options.out)
     failed = []
     total = 0 if options.table else len(problems) * len(methods) * len(seeds)
-    with ProgressBar(total, "league", not options.quiet) as bar:
+    with progress_bar(total, "league", not options.quiet) as advance:
         if total:
             for name in problems:
                 known[name].world(0, options.data)  # whether its data are there
             given = problems, methods, seeds, options.data, jobs
-            failed = play_all(rows, *given, lambda run: bar.advance(last=run))
+            failed = play_all(rows, *given, lambda run: advance(last=run))
     found = [
         (row.problem, row.method, row.simple(NUM_ROUNDS) if is_still else row.cumulative)
         for row in rows

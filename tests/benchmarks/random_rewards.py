@@ -17,7 +17,7 @@ import torch
 import botorch_bandits.problems
 from botorch_bandits.problems.random_rewards import FILE, describe_problem
 from botorch_bandits.problems.tuning import TuningProblem, load_dataset
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 
 SEED = 7
 NUM_POINTS = {
@@ -33,10 +33,10 @@ def measure(problem: TuningProblem, num_points: int, name: str) -> list[list[Any
     """Return each reward with its count, smallest first."""
     points = problem.space.sample(num_points, torch.Generator().manual_seed(SEED))
     rewards: Counter[float] = Counter()
-    with ProgressBar(num_points, name) as bar:
+    with progress_bar(num_points, name) as advance:
         for x in points:
             rewards[problem(x)] += 1
-            bar.advance()
+            advance()
     return [[reward, count] for reward, count in sorted(rewards.items())]
 
 

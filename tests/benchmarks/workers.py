@@ -26,7 +26,7 @@ from botorch_bandits import (
     Box,
     GPUpperConfidenceBound,
     History,
-    run_async,
+    run,
 )
 
 PROMISED_SECONDS = 1e-3
@@ -36,7 +36,7 @@ PENDING = 2
 
 
 def tasks_on_arms(scale: Scale) -> list[Measurement]:
-    """What ``run_async`` costs a task, asking and telling included, with threads and processes."""
+    """What ``run`` costs a task, asking and telling included, with threads and processes."""
     kinds: dict[str, Callable[[int], Executor]] = {
         "threads": ThreadPoolExecutor,
         "processes": ProcessPoolExecutor,
@@ -75,9 +75,9 @@ def _reward(x: Any) -> float:
 
 def _seconds_of_tasks(executor: Executor, count: int, seed: int) -> float:
     loop = _loop_on_arms(seed)
-    run_async(loop, _reward, executor, PENDING, 10, progress=False)  # the workers start
+    run(loop, _reward, 10, executor=executor, progress=False)  # the workers start
     start = time.process_time()
-    run_async(loop, _reward, executor, PENDING, count, progress=False)
+    run(loop, _reward, count, executor=executor, progress=False)
     return (time.process_time() - start) / count
 
 

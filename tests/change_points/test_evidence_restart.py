@@ -28,8 +28,8 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import check_model
 from botorch_bandits.problems import switching_gp_draws
+from botorch_bandits.running import NoGain
 from botorch_bandits.simulation import Policy, simulate
-from botorch_bandits.stopping import rounds_without_gain
 
 from . import dense
 
@@ -267,7 +267,8 @@ def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
     best = loop.best()
     assert best is not None
     assert (best[0].id, best[1].reward) == (query.id, outcome.reward)
-    assert rounds_without_gain(loop) == 25 - query.id
+    assert NoGain(25 - query.id)(loop) is not None
+    assert NoGain(26 - query.id)(loop) is None
 
 
 @pytest.mark.parametrize(

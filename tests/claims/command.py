@@ -7,7 +7,7 @@ from pathlib import Path
 
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
-from botorch_bandits.progress import ProgressBar
+from botorch_bandits.progress import progress_bar
 from claims.campaign import (
     STATEMENTS,
     Campaign,
@@ -90,11 +90,11 @@ def run(options: argparse.Namespace) -> int:
         only,
         check_integer("--jobs", options.jobs, minimum=1),
     )
-    with ProgressBar(number, "settings that hold", not options.quiet) as bar:
+    with progress_bar(number, "settings that hold", not options.quiet) as advance:
         held = sum(str(row["holds"]) == "True" for row in campaign.rows.values())
-        bar.advance(held)
+        advance(held)
         rows = campaign.run(
-            lambda row: bar.advance(int(row["holds"]), p=row["p_value"], last=row["method"])
+            lambda row: advance(int(row["holds"]), p=row["p_value"], last=row["method"])
         )
     print(summary(rows))
     return 1 if are_refuted(rows) else 0
@@ -131,10 +131,10 @@ def run_faults(seed: int, is_quiet: bool) -> int:
         The exit code: 0, or 1 if one was not found.
     """
     found = {}
-    with ProgressBar(len(FAULTS), "faults", not is_quiet) as bar:
+    with progress_bar(len(FAULTS), "faults", not is_quiet) as advance:
         for fault in FAULTS:
             found[fault.name] = fault.is_found(seed=seed)
-            bar.advance()
+            advance()
     for name, is_found in found.items():
         print(f"{'found' if is_found else 'NOT FOUND':<10} {name}")
     return 0 if all(found.values()) else 1

@@ -111,14 +111,14 @@ def test_a_function_that_raises_ends_the_run_and_the_same_command_goes_on(capsys
     assert result()["num_arrived"] == 6
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.stopping.EvaluationFailedWarning")
+@pytest.mark.filterwarnings("ignore:.*It is recorded as failed:RuntimeWarning")
 def test_failures_are_recorded_if_wanted(capsys):
-    assert main(typed("broken", "--method", "random", "--on-error", "skip")) == 0
+    assert main(typed("broken", "--method", "random", "--catch")) == 0
     assert (result()["num_arrived"], result()["num_failed"]) == (5, 1)
     assert "6 of 6 (1 failed)" in capsys.readouterr().out
     assert main(["show", "run"]) == 0
     assert "round 3 failed" in capsys.readouterr().out
-    assert main(typed("never", "--on-error", "skip", "--out", "none")) == 1
+    assert main(typed("never", "--catch", "--out", "none")) == 1
     assert result("none")["best_reward"] is None
 
 

@@ -95,7 +95,6 @@ def test_own_data_are_tuned(capsys):
         (["--rounds", "0"], ["--rounds", "0", "at least 1"]),
         (["--seed", "-1"], ["--seed", "-1"]),
         (["--workers", "0"], ["--workers", "0"]),
-        (["--on-error", "ignore"], ["--on-error", "'ignore'", "skip"]),
         (["--rkhs-bound", "1"], ["--rkhs-bound", "1", "best", "igp-ucb or gp-ts"]),
         (["--prior", "0.3:1"], ["--prior", "'0.3:1'", "LENGTHSCALE:SCALE:NOISE"]),
         (["--prior", "0.3:-1:0.1"], ["--prior, SCALE", "-1"]),

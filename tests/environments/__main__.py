@@ -79,7 +79,6 @@ SUBSET = (
         for name in (
             "checks",
             "domains",
-            "evaluation",
             "feasible_sets",
             "forgetting",
             "history",
@@ -90,6 +89,8 @@ SUBSET = (
             "public_api",
             "random_baseline",
             "random_streams",
+            "regret",
+            "running",
             "wrong_kinds",
         )
     ),

