@@ -65,10 +65,9 @@ class RandomBaseline:
         return len(self.rewards)
 
     def __repr__(self) -> str:
-        """Show the number of rewards, and the largest."""
-        if not self.maximize:
-            return f"RandomBaseline({len(self)} costs, the least {self.rewards[0]:g})"
-        return f"RandomBaseline({len(self)} rewards, the largest {self.rewards[-1]:g})"
+        """Show the number of rewards, and the best."""
+        best = self._sign * self._ascending[-1]
+        return f"RandomBaseline({len(self)} rewards, the best {best:g})"
 
     def expected_best(self, num_rounds: int) -> float:
         """Return the mean of the best reward after a number of rounds.

@@ -8,6 +8,7 @@ query when it is submitted.
 from __future__ import annotations
 
 import heapq
+import io
 import multiprocessing
 import os
 import pickle
@@ -464,6 +465,12 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+class _Plain(pickle.Pickler):
+    """Pickles tensors as arrays: that is fast, and processes do not share their memory."""
+
+    dispatch_table = {Tensor: lambda x: (torch.from_numpy, (x.detach().cpu().numpy(),))}  # noqa: RUF012
+
+
 def _evaluate(
     function: Callable[..., Any], arguments: bytes, num_constraints: int, key: str
 ) -> tuple[float, list[float] | None]:
@@ -471,7 +478,7 @@ def _evaluate(
 
     Args:
         function: The user's function.
-        arguments: Its arguments, pickled, because processes would share the memory of tensors.
+        arguments: Its arguments, pickled by :class:`_Plain`.
         num_constraints: The number of constraint values that it returns as well.
         key: It differs in each call, because Dask takes equal calls for one.
     """
@@ -786,9 +793,11 @@ class _Run:
 
     def _start(self, asked: Query) -> None:
         self.queries.append(asked)
-        arguments, key = pickle.dumps(self.arguments_of(asked)), f"{self.key}-{asked.id}"
-        given = (self.function, arguments, self.loop.history.num_constraints, key)
-        self.running[asked.id] = future = self.pool.submit(_evaluate, *given)
+        arguments = io.BytesIO()
+        _Plain(arguments).dump(self.arguments_of(asked))
+        given = (self.function, arguments.getvalue(), self.loop.history.num_constraints)
+        key = f"{self.key}-{asked.id}"
+        self.running[asked.id] = future = self.pool.submit(_evaluate, *given, key)
         future.add_done_callback(lambda done: self.done.put((asked, done)))
 
     def _tell_arrived(self, patience: float | None) -> None:

@@ -161,7 +161,7 @@ def test_models_that_learn_and_numbers_without_meaning_are_refused() -> None:
     with pytest.raises(ValueError, match="this loop cannot have"):
         run(own, lambda x: float(x), 8, stop=SmallCertificate(0.1), progress=False)
     assert own.history.num_arrived == own.history.num_queries
-    with pytest.raises(ValueError, match=r"stop_below is 4.0, but"):
+    with pytest.raises(ValueError, match=r"at_most=4.0\), but any"):
         run(make(IGP_UCB), lambda x: 0.0, 3, stop=SmallCertificate(4.0), progress=False)
     with pytest.raises(ValueError, match="at_most is -1"):
         run(make(), lambda x: 0.0, 3, stop=SmallCertificate(-1.0), progress=False)
