@@ -278,9 +278,10 @@ class History(KeptInJournal):
                 "record is wrong, withdraw it: loop.retract(query_id, reason)."
             )
         if query.id in self._failures:
+            reason = str(self._failures[query.id].reason).partition("\n")[0]  # without traceback
             raise ValueError(
-                f"query_id {query.id} failed ({self._failures[query.id].reason}), and a failure is "
-                f"final. Attach the point with its reward: {attach}."
+                f"query_id {query.id} failed ({reason}), and a failure is final. Attach the point "
+                f"with its reward: {attach}."
             )
         if query.id in self._retractions:
             raise ValueError(

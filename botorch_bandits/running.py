@@ -179,6 +179,16 @@ class SmallCertificate:
 
     Attributes:
         at_most: The largest certificate that ends the run, in the unit of outcomes.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, run
+        >>> model = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.3)
+        >>> rule = GPUpperConfidenceBound.with_options(delta=0.1)
+        >>> loop = BanditLoop(Arms([[0.0], [0.5], [1.0]]), model, rule)
+        >>> result = run(loop, lambda x: float(x), 99, stop=SmallCertificate(0.3), progress=False)
+        >>> len(result.queries) < 99, loop.recommend().certificate <= 0.3
+        (True, True)
     """
 
     at_most: float
@@ -257,6 +267,13 @@ class RunResult:
         queries: The queries that this run evaluated.
         problem: The test problem that was played; None for a user's function.
         stopped: What ``stop`` said; None if all rounds were played.
+
+    Example:
+        >>> from botorch_bandits import Arms, RandomSearch, run
+        >>> loop = BanditLoop(Arms([[0.0], [0.5], [1.0]]), None, RandomSearch())
+        >>> result = run(loop, lambda x: 1.0 - x[0], 20, progress=False)
+        >>> result, result.best_parameters, result.best_reward
+        (RunResult(20 rounds, History(20 queries, 20 arrived)), [0.0], 1.0)
     """
 
     loop: BanditLoop
@@ -453,6 +470,10 @@ def end_with_parent() -> None:
 
     Pass it as ``initializer=`` of a ``ProcessPoolExecutor``, whose processes otherwise stay forever
     if the script is killed, and print a traceback each if it is interrupted.
+
+    Example:
+        >>> from concurrent.futures import ProcessPoolExecutor
+        >>> processes = ProcessPoolExecutor(4, initializer=end_with_parent)
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()

@@ -61,7 +61,7 @@ BENCHMARKS = {
             settings.suggestions_of_settings,
         ),
         Benchmark("growth", "how the cost of a round grows, over two decades", growth.growth),
-        Benchmark("run-async", "what workers cost a task, on arms", workers.tasks_on_arms),
+        Benchmark("workers", "what workers cost a task, on arms", workers.tasks_on_arms),
         Benchmark(
             "fits-on-record",
             "a journal with 200 fits is opened, against all fits again",

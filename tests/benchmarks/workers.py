@@ -49,7 +49,7 @@ def tasks_on_arms(scale: Scale) -> list[Measurement]:
             seconds = median(_seconds_of_tasks(executor, count, scale.seed) for _ in repeats)
         measurements.append(
             Measurement(
-                name=f"run-async: 200 arms, {PENDING} {name}",
+                name=f"workers: 200 arms, {PENDING} {name}",
                 ratio=PROMISED_SECONDS / seconds,
                 difference=0.0,
                 tolerance=0.0,
