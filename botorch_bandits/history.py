@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -80,22 +80,6 @@ class History(KeptInJournal):
         >>> X.tolist(), Y.tolist()
         ([[0.5]], [[2.0]])
     """
-
-    is_penalized: ClassVar[bool] = False
-    """Whether rewards are read as penalized outcomes."""
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of columns of :meth:`arrived`: those of the outcomes of the model."""
-        return 1
-
-    def censored(self, feedback: Any) -> Any:
-        """Return censored feedback on the outcomes as they are read.
-
-        Args:
-            feedback: :class:`.Censored` feedback as the user gave it, on rewards.
-        """
-        return feedback
 
     def __init__(
         self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
@@ -460,21 +444,6 @@ class History(KeptInJournal):
         return reward, -outcome.query_id
 
     @property
-    def version(self) -> int:
-        """Changes when old outcomes are read differently than before, which never happens here."""
-        return self.first_version
-
-    @property
-    def first_version(self) -> int:
-        """The :attr:`version` of an empty history."""
-        return 0
-
-    @property
-    def changed_after(self) -> int:
-        """The number of queries that had been asked when :attr:`version` last changed."""
-        return 0
-
-    @property
     def num_queries(self) -> int:
         """The number of queries asked so far."""
         return len(self._queries)
@@ -643,10 +612,6 @@ class History(KeptInJournal):
         n = self.num_arrived
         return self._ids[:n], self._rows[:n, self._num_inputs :]
 
-    def rounds(self) -> Tensor:
-        """Return the rounds, ``n`` integers, of the queries whose outcomes arrived, in order."""
-        return torch.tensor([self._queries[i].round_number for i in self._outcomes]).long()
-
     def constraints(self) -> Tensor:
         """Return the constraint values that arrived, in order of arrival.
 
@@ -694,7 +659,7 @@ class History(KeptInJournal):
     def queries_to_avoid(self) -> tuple[Query, ...]:
         """Return the pending queries, and the failed ones that are avoided, in asking order.
 
-        They become the ``X_pending`` of acquisition functions.
+        Their inputs become the ``X_pending`` of acquisition functions.
         """
         avoided = [failure.query_id for failure in self._failures.values() if failure.avoided]
         if not avoided:
@@ -715,10 +680,6 @@ class History(KeptInJournal):
                 break
             count += 1
         return count
-
-    def inputs_to_avoid(self) -> Tensor:
-        """Return the inputs of :meth:`queries_to_avoid`, ``n x (context_dim + d)``."""
-        return self.inputs_of(self.queries_to_avoid())
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the best observed reward (the first of equal ones), if any.

@@ -115,19 +115,6 @@ class Query:
         """Whether the round could choose only from a part of the domain."""
         return self._restriction is not None
 
-    def flipped(self) -> Query:
-        """Return the query with diagnostics for rewards of the other sign."""
-        return replace(self, _diagnostics=flipped_diagnostics(self._diagnostics))
-
-    def add_to(self, history: Any, query_id: int) -> None:
-        """Add the query to another history.
-
-        Args:
-            history: The other :class:`.History`.
-            query_id: The id of the query, the next one, there.
-        """
-        history.add_query(self.x, self.origin, self.asked_at, self.context, self.diagnostics)
-
     def __repr__(self) -> str:
         """Show the id, the point and the origin."""
         named = self.parameters
@@ -175,16 +162,6 @@ class Outcome:
     def flipped(self) -> Outcome:
         """Return the outcome with the reward in the other sign; 0 stays 0."""
         return replace(self, reward=0.0 - self.reward)
-
-    def add_to(self, history: Any, query_id: int) -> None:
-        """Add the outcome to another history.
-
-        Args:
-            history: The other :class:`.History`.
-            query_id: The id of its query there.
-        """
-        values = (self.constraints or None, self.count, self.noise)
-        history.add_outcome(query_id, self.reward, self.arrived_at, *values)
 
     @property
     def is_weighted(self) -> bool:
@@ -235,19 +212,6 @@ class Failure:
         """The outcome that was told and withdrawn; None if the query failed."""
         return None
 
-    def flipped(self) -> Failure:
-        """Return the failure for rewards of the other sign: itself."""
-        return self
-
-    def add_to(self, history: Any, query_id: int) -> None:
-        """Add the failure to another history.
-
-        Args:
-            history: The other :class:`.History`.
-            query_id: The id of its query there.
-        """
-        history.add_failure(query_id, self.arrived_at, self.reason, self.avoided)
-
 
 @dataclass(frozen=True)
 class Retraction(Failure):
@@ -278,10 +242,6 @@ class Retraction(Failure):
     @property
     def ever_told(self) -> Outcome:
         return self.outcome
-
-    def flipped(self) -> Retraction:
-        """Return the retraction of the outcome with the other sign."""
-        return replace(self, outcome=self.outcome.flipped())
 
 
 Event: TypeAlias = Outcome | Failure

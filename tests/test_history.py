@@ -103,8 +103,10 @@ def test_views_are_those_of_a_plain_table(sequence: list[Any]) -> None:
     assert Y.shape == (len(told), 1)
     assert X.tolist() == [row["context"] + row["x"] for row in told]
     assert Y.squeeze(-1).tolist() == [row["reward"] for row in told]
-    assert history.inputs_to_avoid().shape == (len(waiting), CONTEXT_DIM + DIM)
-    assert history.inputs_to_avoid().tolist() == [row["context"] + row["x"] for row in waiting]
+    assert history.inputs_of(history.queries_to_avoid()).shape == (len(waiting), CONTEXT_DIM + DIM)
+    assert history.inputs_of(history.queries_to_avoid()).tolist() == [
+        row["context"] + row["x"] for row in waiting
+    ]
     assert [query.id for query in history.pending()] == [row["id"] for row in waiting]
     assert [outcome.query_id for outcome in history.outcomes] == [row["id"] for row in told]
     for query, row in zip(history.queries, table, strict=True):
@@ -217,7 +219,7 @@ def test_contexts_are_required_where_the_history_has_them() -> None:
     with pytest.raises(ValueError, match="vector of length 2"):
         history.add_query(double([0.0]), "random", 0.0, double([1.0]))
     history.add_query(double([9.0]), "random", 0.0, double([1.0, 2.0]))
-    assert history.inputs_to_avoid().tolist() == [[1.0, 2.0, 9.0]]
+    assert history.inputs_of(history.queries_to_avoid()).tolist() == [[1.0, 2.0, 9.0]]
     assert history.arrived()[0].shape == (0, 3)
 
 
@@ -245,7 +247,7 @@ def test_nothing_that_was_handed_in_or_out_can_change_it() -> None:
         history.pending()[0].x,
         history.best()[0].x,  # type: ignore[index]
         *history.arrived(),
-        history.inputs_to_avoid(),
+        history.inputs_of(history.queries_to_avoid()),
     ):
         assert tensor is not None
         tensor.add_(100.0)

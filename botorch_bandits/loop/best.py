@@ -58,7 +58,7 @@ def best_now(
         return _best_of_model(told, chooser, context, settings, now)
     if context is not None:
         told = [(query, outcome) for query, outcome in told if is_in(query, context)]
-    return max(told, key=lambda pair: (pair[1].reward, -pair[0].id), default=None)
+    return max(told, key=lambda pair: history.rank(pair[1]), default=None)
 
 
 def is_in(query: Query, context: Tensor) -> bool:

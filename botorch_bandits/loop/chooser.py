@@ -46,7 +46,7 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
-from botorch_bandits.loop.minimizing import guarantee_of_costs, turned_history
+from botorch_bandits.loop.minimizing import guarantee_of_costs
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.searching import maximize_checked
@@ -71,12 +71,12 @@ class Chooser:
 
     It can be discarded and rebuilt at any time: the next choice is the same.
 
-    For a loop that minimizes, the signs of outcomes are flipped here on input, and the signs of
-    results on output; in between, everything works as if the negatives were told.
+    For a loop that minimizes, the view has outcomes with the other sign, and the signs of results
+    are flipped on output; in between, everything works as if the negatives were told.
 
     Args:
         settings: The loop's settings.
-        history: The history so far.
+        history: The history so far, in the sign in which it was told.
         fit: Hyperparameters on record, from :meth:`latest_fit`, which need not be fitted again.
 
     Attributes:
@@ -91,8 +91,6 @@ class Chooser:
         self.segments: Segments | None = None
         self._of_epochs = SettingsOfEpochs(settings)
         self._settings = settings = self._of_epochs.now(None)
-        if self._minimizes:
-            history = turned_history(history)
         self._history, self._inputs = history, Inputs(history)
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._priors: tuple[Prior, ...] = ()  # kept after resets
@@ -221,18 +219,17 @@ class Chooser:
         if censored is not None:
             censored.check_constraints(outcome.constraints)
         if self.segments is not None:
-            self.segments.check_outcome(outcome.flipped() if self._minimizes else outcome)
+            self.segments.check_outcome(self._in_sign_of_model(outcome))
 
     def add_query(self, query: Query) -> None:
         """Process a query that was added to the history."""
-        query = self._taken_in(query)
         if self.segments is not None:
             self.segments.add_query(query)
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Process an outcome that was added to the history; a reset may follow."""
-        outcome = self._taken_in(outcome)
-        is_reset = self.segments is not None and self.segments.add_outcome(outcome) is not None
+        told = self._in_sign_of_model(outcome)
+        is_reset = self.segments is not None and self.segments.add_outcome(told) is not None
         is_refused = self._arms is not None and not self._arms.takes_weights
         if is_reset or (outcome.is_weighted and is_refused):
             self._begin_segment()
@@ -242,21 +239,11 @@ class Chooser:
 
     def add_failure(self, failure: Failure) -> None:
         """Process a failure that was added to the history."""
-        self._taken_in(failure)
         if self.segments is not None:
             self.segments.add_failure(failure)
 
-    def _taken_in(self, entry: Any) -> Any:
-        """Return a query or an event in the sign of the model, in which the history then has it."""
-        if self._minimizes:
-            entry = entry.flipped()
-            self._history.record(entry)
-        return entry
-
-    @property
-    def history(self) -> History:
-        """The whole history, in the sign of the model."""
-        return self._history
+    def _in_sign_of_model(self, outcome: Outcome) -> Outcome:
+        return outcome.flipped() if self._minimizes else outcome
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the hyperparameters of the last refit and its rows; None if there was none."""

@@ -115,7 +115,8 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
         history: The whole history.
         bounds: What :func:`smallest_lower_bounds` returned.
     """
-    rewards = torch.tensor([outcome.reward for outcome in history.outcomes], dtype=DTYPE)
+    sign = 1.0 if history.maximize else -1.0
+    rewards = torch.tensor([sign * outcome.reward for outcome in history.outcomes], dtype=DTYPE)
     nearest, is_feasible = None, False
     if len(rewards):
         row, meets = multipliers.ledger().best_point(rewards)

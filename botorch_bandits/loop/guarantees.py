@@ -126,7 +126,9 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
     minimum = None if censored is None else censored.minimum
     # if pending queries are filled in, the feedback adds the gap itself
     if censored is not None and minimum is not None and not censored.fills_in:
-        below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
+        sign = 1.0 if history.maximize else -1.0  # the minimum is that of the model
+        rewards = [sign * outcome.reward for outcome in history.outcomes]
+        below = [minimum - reward for reward in rewards if reward < minimum]
         if below:
             yield below_the_minimum(len(below), max(below))
     if history.num_failed:
@@ -440,7 +442,8 @@ def with_certificate(
         known = query.diagnostics
         if "width" not in known:  # a history was given without diagnostics
             continue
-        lower = known["mean"] - known["width"] * known["standard_deviation"]
+        mean = known["mean"] if history.maximize else 0.0 - known["mean"]
+        lower = mean - known["width"] * known["standard_deviation"]
         regret.append(known.get("regret_bound", known["acquisition_value"] - lower))
         names = [name for name in known if name.startswith("constraint_lower_bound_")]
         upper = [

@@ -580,7 +580,7 @@ class BanditLoop(AttachesPoints):
         context = check_context(self.settings.context_dim, context)
         with self._lock:
             chooser = self._chooser
-            best = best_now(self.settings, chooser.history, chooser, context, self._clock())
+            best = best_now(self.settings, self._history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
 
     def recommend(self, context: Any = None, among: str = "all") -> Recommendation:

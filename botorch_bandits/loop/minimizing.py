@@ -16,32 +16,12 @@ from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.checks import store_checked
 from botorch_bandits.confidence import Guarantee, ModelCheck
 from botorch_bandits.confidence.guarantee import FunctionAssumption, of_minus_the_reward
-from botorch_bandits.history import History
 from botorch_bandits.loop.settings import LoopSettings
 
 
 def turned(value: float) -> float:
     """Return minus a value; 0 stays 0."""
     return 0.0 - value
-
-
-def turned_history(history: History) -> History:
-    """Return a history of the same queries and events in which rewards have the other sign.
-
-    Args:
-        history: The history, which is not changed.
-    """
-    other = History(history.dim, history.context_dim, history.num_constraints, not history.maximize)
-    for query in history.queries:
-        other.record(query.flipped())
-    for event in history.events:
-        other.record((event.ever_told or event).flipped())
-    for retraction in history.retractions:  # in the order of the retractions
-        # a retraction must hold the same outcome object as the other history
-        told = other.outcome(retraction.query_id)
-        assert told is not None
-        other.record(replace(retraction, outcome=told))
-    return other
 
 
 def settings_of_model(settings: LoopSettings) -> LoopSettings:

@@ -470,24 +470,26 @@ class Segments:
 
     def replay(self, history: History) -> None:
         """Process a whole history, in the order in which things happened."""
+
+        def add(event: Event) -> None:
+            if event.counted is None:
+                self.add_failure(event)
+            else:
+                # as the model has it
+                self.add_outcome(event.counted if history.maximize else event.counted.flipped())
+
         events = iter(history.events)
         waiting = next(events, None)
         unsound = set(history.rounds_with_retracted())
         for query in history.queries:
             while waiting is not None and waiting.arrived_round < query.round_number:
-                self._add_event(waiting)
+                add(waiting)
                 waiting = next(events, None)
             self.before_round(query.round_number)
             self.add_query(query, query.round_number not in unsound)
         while waiting is not None:
-            self._add_event(waiting)
+            add(waiting)
             waiting = next(events, None)
-
-    def _add_event(self, event: Event) -> None:
-        if event.counted is None:
-            self.add_failure(event)
-        else:
-            self.add_outcome(event.counted)
 
     def _test(self) -> Reset | None:
         """Test the uniform queries with an outcome, in the order in which they were asked."""

@@ -162,7 +162,7 @@ def view_of(
     """Return the view of the next round before any feature changes it.
 
     Args:
-        history: Everything that was asked and told, in the sign of the model.
+        history: Everything that was asked and told; the view has minus the costs.
         recipe: See :class:`View`.
         now: See :class:`View`.
         context: See :class:`View`.
@@ -172,6 +172,8 @@ def view_of(
     num_queries = history.num_queries
     avoided = () if ignores_pending else history.queries_to_avoid()
     ids, Y = history.told()
+    if not history.maximize:
+        Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)
     return View(
         round_number=num_queries + 1,
         now=now,
