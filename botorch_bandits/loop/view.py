@@ -172,8 +172,8 @@ def view_of(
     num_queries = history.num_queries
     avoided = () if ignores_pending else history.queries_to_avoid()
     ids, Y = history.told()
-    if not history.maximize:
-        Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)
+    sign = 1.0 if history.maximize else -1.0
+    Y = torch.cat([sign * Y[:, :1] + 0.0, Y[:, 1:]], dim=-1)  # 0 stays 0
     return View(
         round_number=num_queries + 1,
         now=now,
