@@ -148,7 +148,7 @@ def tail_coefficients(kernel: Tensor, outcomes: Tensor, ridges: Tensor) -> Tenso
     Returns:
         ``N // 2 x N`` coefficients, newest first.
     """
-    rows = [kernel.new_zeros(0, len(outcomes))]
+    rows = [kernel[:0]]
     sizes = torch.arange(1, len(ridges) + 1, device=kernel.device)
     for n in sizes.split(BUCKET) if len(sizes) else ():
         starts = torch.cat([0 * n, n])  # the newer windows of all tails, then the older ones
