@@ -1,0 +1,666 @@
+"""Where the events of a run are kept: in memory, in an SQLite file, or on a PostgreSQL server.
+
+A store knows nothing of loops, models or settings. It keeps plain events in the order in which they
+were written, and any number of threads, processes and machines may write to one run. In SQL, a run
+is two tables, which every tool for databases can read:
+
+``event``
+    One row per event, with ``seq``, ``kind``, ``query``, ``at``, ``by``, ``body`` (JSON) and
+    ``checksum``. Row 0, of the kind ``"begun"``, has the header of the run as its body. Rows are
+    only ever added.
+``head``
+    One row with the version of this format, and ``seq`` and ``checksum`` of the last event. It
+    changes in the transaction that adds events, so that lost last rows are noticed. (It is not in
+    row 0, because the header may be long, and a changed row is written as a whole.)
+
+The checksum of a row covers its columns and the checksum of the row before. A row that was changed,
+moved or lost therefore does not go unnoticed, wherever it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import sqlite3
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = 1
+"""The version of the tables that is written and read."""
+
+_APPLICATION = int.from_bytes(b"BoBa")  # in bytes 68 to 71 of an SQLite file: whose it is
+_SELECT = "select seq, kind, query, at, by, body, checksum from event"
+_HOST = socket.gethostname()
+
+
+class StorageError(RuntimeError):
+    """A run cannot be read: it is damaged, is not a run, or is out of reach."""
+
+
+class StorageWriteError(StorageError):
+    """An event could not be written; the message says whether it may be recorded all the same."""
+
+
+class TurnTimeout(StorageError):  # noqa: N818 (as queue.Empty: it says what happened)
+    """Somebody else had the turn to choose for longer than the caller wanted to wait."""
+
+    def __init__(self, location: str, timeout: float | None, holder: str) -> None:
+        super().__init__(
+            f"{location}: after {timeout} s, the turn to choose is still with {holder}. Wait "
+            "longer (timeout=), or end who has it: the turn ends with its process."
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened: one row of the table.
+
+    Attributes:
+        seq: Its number, from 1 and without gaps.
+        kind: What happened, such as ``"asked"`` or ``"told"``.
+        query: The id of the query that it is about.
+        at: Seconds since the epoch, or whatever time the caller gave.
+        by: Who wrote it, as ``"4242@hostname"``.
+        body: The rest, as plain values of JSON.
+    """
+
+    seq: int
+    kind: str
+    query: int
+    at: float
+    by: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """What a caller wants written; see :class:`Event`. Without ``at``, the time is now."""
+
+    kind: str
+    query: int
+    body: Mapping[str, Any]
+    at: float | None = None
+
+
+class Store(ABC):
+    """The events of one run.
+
+    All methods may be called from any thread, and also in a forked child, which is another process
+    with connections of its own.
+
+    Attributes:
+        location: Where the run is, for messages.
+        header: Plain values that were written when the run was begun.
+    """
+
+    location: str
+    header: Mapping[str, Any]
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # held during a transaction, but not during a turn
+        with _fork_lock:
+            _stores.add(self)
+
+    @abstractmethod
+    def news(self, after: int = 0) -> list[Event]:
+        """Return the events after the one with this number, in order.
+
+        Raises:
+            StorageError: If they cannot be read, or differ from what was written.
+        """
+
+    @abstractmethod
+    def write(
+        self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
+    ) -> list[Event]:
+        """Write events that depend on what others have written.
+
+        Args:
+            after: The number of the last event that the caller knows.
+            compose: From the events after that one, makes those to be written. Nobody else writes
+                between the two, so it must be quick. If it raises an error, nothing is written.
+
+        Returns:
+            All events after ``after``, with the new ones at the end; they are on disk.
+
+        Raises:
+            StorageWriteError: If they could not be written, or if it is unknown whether they were.
+            ValueError: If the body of an event does not come back from JSON as it is.
+        """
+
+    @abstractmethod
+    def turn(self, timeout: float | None = None) -> AbstractContextManager[None]:
+        """Wait for the turn to choose, which one caller has at a time, and have it inside.
+
+        It ends with the process that has it, however that ends.
+
+        Raises:
+            TurnTimeout: If it is not free within so many seconds; the message names who has it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is open; a store that is used again opens it again."""
+
+    @abstractmethod
+    def _forget_turns(self) -> None:
+        """In a forked child, which has no part in the turns of its parent."""
+
+
+class MemoryStore(Store):
+    """A run that ends with its process. Bodies are kept as they are, and are not checked."""
+
+    location = "memory"
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.header = header
+        self._events: list[Event] = []
+        self._forget_turns()
+
+    def news(self, after: int = 0) -> list[Event]:
+        return self._events[after:]
+
+    def write(
+        self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
+    ) -> list[Event]:
+        with self._lock:
+            for new in compose(self._events[after:]):
+                at = time.time() if new.at is None else new.at
+                seq = len(self._events) + 1
+                self._events.append(Event(seq, new.kind, new.query, at, myself(), new.body))
+            return self._events[after:]
+
+    @contextmanager
+    def turn(self, timeout: float | None = None) -> Iterator[None]:
+        turn = self._turn
+        if not turn.acquire(timeout=-1 if timeout is None else timeout):
+            raise TurnTimeout(self.location, timeout, "another thread")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _forget_turns(self) -> None:
+        self._turn = threading.Lock()
+
+
+class SQLStore(Store):
+    """What SQLite and PostgreSQL have in common; subclasses say how they begin, lock and connect.
+
+    A process has one connection, and its threads use it in turn. After an error it is closed,
+    which rolls back whatever was open, and the next call connects again.
+    """
+
+    _error: type[Exception]  # the base of all errors of the driver
+    _placeholder: str
+    _to_read: tuple[str, ...]  # begins a transaction that sees one state of the run
+    _to_write: tuple[str, ...]  # begins one in which nobody else writes ...
+    _lock_head: str  # ... from when it reads the head at the latest
+    _clock: str  # seconds since the epoch
+    _remedy: str
+
+    def __init__(self, location: str) -> None:
+        super().__init__()
+        self.location = location
+        self._connection: Any = None
+        self._row = 0  # that is being read, for messages
+        self._descriptors: set[int] = set()  # that keep a turn, or wait for one
+
+    @abstractmethod
+    def begin(self, header: Mapping[str, Any]) -> None:
+        """Begin the run unless it is there: as a whole or not at all, and by one process only."""
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """Return a new connection."""
+
+    @abstractmethod
+    def _join_queue(self) -> tuple[Any, int]:
+        """Return a ticket, which can wait for a turn and keep it, and its descriptor."""
+
+    @abstractmethod
+    def _wait(self, ticket: Any, timeout: float | None) -> bool:
+        """Wait for the turn, and return whether it came in time."""
+
+    @abstractmethod
+    def _holder(self, ticket: Any) -> str:
+        """Return who has the turn that the ticket waited for."""
+
+    @abstractmethod
+    def _leave(self, ticket: Any) -> None:
+        """Give the turn or the place in the queue back."""
+
+    def open(self, check: Callable[[Mapping[str, Any]], None]) -> None:
+        """Read the header and check it.
+
+        Raises:
+            StorageError: If this is not a run that can be read.
+        """
+        with self._transaction(self._to_read, StorageError), self._reading():
+            self._row = 0
+            (version,) = self._execute("select format from head").fetchone()
+            if version != FORMAT:
+                raise StorageError(
+                    f"{self.location} has format {version}, but this version of botorch_bandits "
+                    f"only knows format {FORMAT}. Use the version that wrote it, or a newer one."
+                )
+            *row, checksum = self._execute(f"{_SELECT} where seq = 0").fetchone()
+            if checksum != _chained("", row):
+                raise ValueError("its checksum does not fit")
+            self.header = json.loads(row[-1])
+        check(self.header)
+
+    def news(self, after: int = 0) -> list[Event]:
+        with self._transaction(self._to_read, StorageError):
+            return self._read(after)[0]
+
+    def write(
+        self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
+    ) -> list[Event]:
+        with self._transaction(self._to_write, StorageWriteError):
+            events, checksum, now = self._read(after, self._lock_head)
+            for new in compose(list(events)):
+                at = now if new.at is None else float(new.at)
+                event = Event(after + len(events) + 1, new.kind, new.query, at, myself(), new.body)
+                checksum = self._append(checksum, event)
+                events.append(event)
+            return events
+
+    @contextmanager
+    def turn(self, timeout: float | None = None) -> Iterator[None]:
+        with self._reporting(StorageError, OSError), self._lock:
+            ticket, descriptor = self._join_queue()
+            self._descriptors.add(descriptor)
+        try:
+            with self._reporting(StorageError):
+                if not self._wait(ticket, timeout):
+                    raise TurnTimeout(self.location, timeout, self._holder(ticket))
+            yield
+        finally:
+            with self._lock:
+                if descriptor in self._descriptors:  # not so in a child that was forked inside
+                    self._descriptors.remove(descriptor)
+                    self._leave(ticket)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _forget_turns(self) -> None:
+        # The lock of a process lives as long as any copy of its descriptor. A copy is closed, but
+        # not unlocked, which would end the turn of the parent.
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    @contextmanager
+    def _transaction(self, begin: tuple[str, ...], failure: type[StorageError]) -> Iterator[None]:
+        with self._lock:
+            try:
+                with self._reporting(failure, outcome="Nothing was written."):
+                    self._connection = self._connection or self._connect()
+                    for statement in begin:
+                        self._execute(statement)
+                    yield
+                with self._reporting(failure, outcome="Read the run to see what was written."):
+                    self._execute("commit")
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def _reporting(
+        self, failure: type[StorageError], *others: type[Exception], outcome: str = ""
+    ) -> Iterator[None]:
+        try:
+            yield
+        except (self._error, *others) as error:
+            raise failure(f"{self.location}: {error}. {outcome} {self._remedy}") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._error, TypeError, ValueError) as error:
+            raise StorageError(
+                f"{self.location} cannot be read at row {self._row} of the table event: {error}. "
+                f"Nothing was written. {self._remedy}"
+            ) from error
+
+    def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
+        return self._connection.execute(statement.replace("?", self._placeholder), parameters)
+
+    def _read(self, after: int, lock: str = "") -> tuple[list[Event], str, float]:
+        """Return the events after one, the checksum of the last row, and the time."""
+        events, checksum = [], ""
+        with self._reading():
+            self._row = after - 1
+            *head, now = self._execute(
+                f"select seq, checksum, {self._clock} from head{lock}"
+            ).fetchone()
+            for *row, stated in self._execute(f"{_SELECT} where seq >= ? order by seq", (after,)):
+                self._row += 1
+                # The caller has read row `after` before; only its checksum is needed.
+                checksum = _chained(checksum, row) if self._row > after else stated
+                if row[0] != self._row or stated != checksum:
+                    raise ValueError("its checksum does not fit")
+                if self._row > after:
+                    row[-1] = json.loads(row[-1])
+                    events.append(Event(*row))
+            if head != [self._row, checksum]:
+                raise ValueError(f"rows up to {head[0]} were written, and others are there")
+        return events, checksum, now
+
+    def _append(self, checksum: str, event: Event) -> str:
+        """Add a row after the last one, whose checksum this is, and return the new one."""
+        row = (event.seq, event.kind, event.query, event.at, event.by, _as_text(event.body))
+        checksum = _chained(checksum, row)
+        self._execute("insert into event values (?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
+        self._execute("update head set seq = ?, checksum = ?", (event.seq, checksum))
+        return checksum
+
+    def _create(self, header: Mapping[str, Any]) -> None:
+        """Make the tables, with the header in row 0."""
+        self._execute(
+            "create table event (seq integer primary key, kind text not null, query integer "
+            "not null, at double precision not null, by text not null, body text not null, "
+            "checksum text not null)"
+        )
+        self._execute(
+            "create table head (format integer not null, seq integer not null, checksum text "
+            "not null)"
+        )
+        self._execute("insert into head values (?, 0, ?)", (FORMAT, ""))
+        self._append("", Event(0, "begun", -1, time.time(), myself(), header))
+
+
+class SQLiteStore(SQLStore):
+    """A run in a file, for any number of processes on one machine.
+
+    Commits go to a write-ahead log (WAL) beside the file, and are on disk when they return
+    (``synchronous=FULL``). When the last process closes the file, the log is merged into it.
+
+    Args:
+        path: The path of the file.
+        mode: ``"rw"``, ``"ro"`` to read only, or ``"rwc"`` to make the file.
+    """
+
+    _error = sqlite3.Error
+    _placeholder = "?"
+    _to_read = ("begin",)
+    # The mode stays with the file, but a copy made by `VACUUM INTO` has lost it.
+    _to_write = ("pragma journal_mode = wal", "begin immediate")
+    _lock_head, _clock = "", "clock()"
+    _remedy = (
+        "See that the disk has space and that the file and its folder can be written to; restore a "
+        "damaged file from a backup."
+    )
+
+    def __init__(self, path: str | Path, mode: str = "rw") -> None:
+        self._path, self._mode = Path(path).absolute(), mode
+        super().__init__(str(self._path))
+
+    def begin(self, header: Mapping[str, Any]) -> None:
+        folder = self._path.parent
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not a folder. Make it, or pass another path.")
+        if os.path.lexists(self._path):
+            return
+        with self.turn():
+            if os.path.lexists(self._path):
+                return  # another process was first
+            new = SQLiteStore(f"{self._path}-new", "rwc")
+            new._path.unlink(missing_ok=True)  # of a process that was killed here
+            with new._transaction(self._to_write, StorageWriteError):
+                new._execute(f"pragma application_id = {_APPLICATION}")
+                new._create(header)
+            new.close()
+            new._path.rename(self._path)
+            if fcntl is not None:  # other systems cannot synchronize a folder
+                descriptor = os.open(folder, os.O_RDONLY)
+                os.fsync(descriptor)
+                os.close(descriptor)
+
+    def open(self, check: Callable[[Mapping[str, Any]], None]) -> None:
+        if not os.path.lexists(self._path):
+            raise FileNotFoundError(f"There is no run at {self._path}. Check the path.")
+        if self._path.is_symlink():
+            reason = "it is a symbolic link, so pass the path that it leads to"
+        elif not self._path.is_file():
+            reason = "it is not a file"
+        else:
+            with self._path.open("rb") as file:
+                start = file.read(72)
+            if start.startswith(b"SQLite format 3\0") and start[68:] == _APPLICATION.to_bytes(4):
+                super().open(check)
+                return
+            reason = f"it begins with {start[:16]!r}, as the file of another program"
+        raise StorageError(
+            f"{self._path} is not a run of botorch_bandits: {reason}. Nothing was written. Pass "
+            "another path, or restore the run from a backup."
+        )
+
+    def _connect(self) -> Any:
+        connection = sqlite3.connect(
+            f"{self._path.as_uri()}?mode={self._mode}",
+            uri=True,
+            timeout=60.0,  # for other writers, each of which takes milliseconds
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.create_function("clock", 0, time.time)
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma fullfsync = on")  # on macOS: the drive has written it, too
+        return connection
+
+    # The turn is a `flock` on a file beside the run. It ends with its process, and those who wait
+    # for it get it in the order in which they came.
+
+    def _join_queue(self) -> tuple[Any, int]:
+        if fcntl is None:
+            return sqlite3.connect(f"{self._path}-turn.db", isolation_level=None), -1
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        descriptor = os.open(f"{self._path}-turn", flags, 0o666)
+        return descriptor, descriptor
+
+    def _wait(self, ticket: Any, timeout: float | None) -> bool:
+        if fcntl is None:  # a transaction on a second file, which ends with its process, too
+            milliseconds = 10**9 if timeout is None else int(1000 * timeout)
+            ticket.execute(f"pragma busy_timeout = {milliseconds}")
+            try:
+                ticket.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return False
+            return True
+        if timeout is None:
+            fcntl.flock(ticket, fcntl.LOCK_EX)
+        elif not self._wait_in_thread(ticket, timeout):
+            return False
+        # Padded, because to cut the file first would make the file system flush it.
+        os.write(ticket, f"{myself()} since {time.strftime('%Y-%m-%d %H:%M:%S'):100}\n".encode())
+        return True
+
+    def _wait_in_thread(self, ticket: int, timeout: float) -> bool:
+        """Wait with a timeout, which ``flock`` does not have, and keep the place in the queue.
+
+        A loop of attempts would be overtaken by everybody who waits. Instead, a thread waits on a
+        copy of the descriptor, which shares its lock. If that takes too long, the lock arrives when
+        nobody has the other one open, and ends with the copy.
+        """
+        with self._lock:
+            copy = os.dup(ticket)
+            self._descriptors.add(copy)
+
+        def wait() -> None:
+            fcntl.flock(copy, fcntl.LOCK_EX)
+            with self._lock:
+                self._descriptors.remove(copy)
+                os.close(copy)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _holder(self, ticket: Any) -> str:
+        return (
+            "another process"
+            if fcntl is None
+            else Path(f"{self._path}-turn").read_text().split("\n")[0].strip()
+        )
+
+    def _leave(self, ticket: Any) -> None:
+        if fcntl is None:
+            ticket.close()
+        else:
+            fcntl.flock(ticket, fcntl.LOCK_UN)  # a program that is being started may have a copy
+            os.close(ticket)
+
+
+def open_store(
+    storage: str | Path | None,
+    header: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], None],
+) -> Store:
+    """Open a run, or begin it.
+
+    Args:
+        storage: None for memory, ``"postgresql://user@host/database#name"`` for a run on a server
+            (without a name, it is called ``run``), or the path of an SQLite file.
+        header: What is recorded if the run is begun: plain values.
+        check: Called with the recorded header before anything is written; it may raise an error.
+
+    Raises:
+        StorageError: If what is there is not a run, or cannot be read or written.
+        FileNotFoundError: If there is no folder for the file.
+    """
+    if storage is None:
+        return MemoryStore(header)
+    store = _at(storage)
+    try:
+        store.begin(header)
+        store.open(check)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def read_store(storage: str | Path) -> tuple[Mapping[str, Any], list[Event]]:
+    """Return the header and the events of a run, also while others write to it.
+
+    Args:
+        storage: As in :func:`open_store`; nothing is written there.
+
+    Raises:
+        StorageError: If it is not a run, or cannot be read.
+        FileNotFoundError: If there is no such file.
+    """
+    with closing(_at(storage, "ro")) as store:
+        store.open(lambda header: None)
+        return store.header, store.news()
+
+
+def _at(storage: str | Path, mode: str = "rw") -> SQLStore:
+    if not str(storage).startswith(("postgresql://", "postgres://")):
+        return SQLiteStore(storage, mode)
+    try:
+        from botorch_bandits.loop.postgresql import PostgreSQLStore
+    except ImportError as error:
+        raise ImportError(
+            "A run on a PostgreSQL server needs psycopg. Install it with: pip install "
+            '"botorch_bandits[postgres]"'
+        ) from error
+    return PostgreSQLStore(str(storage))
+
+
+def myself() -> str:
+    """Return who writes: the process and its host."""
+    return f"{os.getpid()}@{_HOST}"
+
+
+def _chained(checksum: str, row: Iterable[object]) -> str:
+    """Return the checksum of a row: BLAKE2b of the one before and the columns, one a line."""
+    lines = "\n".join(map(str, (checksum, *row)))
+    return hashlib.blake2b(lines.encode(), digest_size=16).hexdigest()
+
+
+def _as_text(body: Mapping[str, Any]) -> str:
+    """Return a body as JSON.
+
+    Raises:
+        ValueError: If it would come back as something else; the message names the argument.
+    """
+    try:
+        text = json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text.encode()
+        if json.loads(text) == body:
+            return text
+        reason = "JSON has neither tuples nor keys other than texts"
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    if len(body) > 1:
+        for name, value in body.items():
+            _as_text({name: value})  # raises an error that names it
+    raise ValueError(
+        f"{', '.join(map(str, body))}: this cannot be recorded ({reason}). Pass plain values: "
+        "finite numbers, Unicode texts, booleans, None, and lists and dictionaries of these."
+    )
+
+
+# A forked child has no part in the connections and turns of its parent. SQLite keeps a table of the
+# locks that its process has, which a child would take for its own, so connections are closed before
+# the fork; the parent opens them again when it needs them.
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_fork_lock = threading.RLock()
+_forking: list[Store] = []
+
+
+def _before_fork() -> None:
+    _fork_lock.acquire()
+    _forking.extend(_stores)
+    for store in _forking:
+        store._lock.acquire()
+        store.close()
+
+
+def _after_fork() -> None:
+    for store in _forking:
+        store._lock.release()
+    _forking.clear()
+    _fork_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store._forget_turns()
+    _after_fork()
+
+
+if fcntl is not None:  # there are no forks elsewhere
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )
