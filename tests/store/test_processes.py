@@ -1,0 +1,132 @@
+"""Many processes on one run, some of which are killed, and a server that is killed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from botorch_bandits.loop.store import NewEvent, StorageError, read_store
+from store.processes import Child, add, run_at, told
+
+
+def _ask_and_tell(say: Callable[[Any], None], storage: str, number: int, rounds: int) -> None:
+    store = run_at(storage, {"begun": number})
+    say(dict(store.header))
+    known, asked = 0, 0
+
+    def see(events: list[Any]) -> None:
+        nonlocal known, asked
+        assert [event.seq for event in events] == list(range(known + 1, known + 1 + len(events)))
+        known += len(events)
+        asked += sum(event.kind == "asked" for event in events)
+
+    for _ in range(rounds):
+        with store.turn(timeout=60.0 if number % 2 else None):
+            see(store.news(known))
+            query = asked  # which nobody else asks, while this process has the turn
+            see(store.write(known, lambda news: [NewEvent("asked", query, {})]))
+        see(store.write(known, lambda news: [told(query)]))
+    store.close()
+
+
+@pytest.mark.parametrize("rounds", [6, pytest.param(32, marks=pytest.mark.slow)])
+def test_eight_processes_share_a_run(storage: str, rounds: int, start: Any) -> None:
+    children = [start(_ask_and_tell, storage, number, rounds) for number in range(8)]
+    headers = [child.hear() for child in children]
+    for child in children:
+        child.end()
+    assert all(header == headers[0] for header in headers)  # one began it, and all found it
+    header, events = read_store(storage)
+    assert header == headers[0]
+    assert [event.seq for event in events] == list(range(1, 16 * rounds + 1))
+    queries = [event.query for event in events if event.kind == "asked"]
+    assert queries == list(range(8 * rounds))
+    assert sorted(e.query for e in events if e.kind == "told") == queries
+    assert len({event.by for event in events}) == 8
+
+
+def _write_until_killed(say: Callable[[Any], None], storage: str, number: int) -> None:
+    store = run_at(storage)
+    say("up")
+    for i in range(10**6):
+        with store.turn():
+            try:
+                add(store, told(number, i), told(number, i))
+            except StorageError as error:  # of the server
+                say(str(error))
+            else:
+                say(i)
+
+
+def _check_nothing_is_lost(storage: str, acknowledged: dict[int, list[int]]) -> None:
+    _, events = read_store(storage)
+    for number, said in acknowledged.items():
+        pairs = [int(event.body["reward"]) for event in events if event.query == number]
+        assert pairs[::2] == pairs[1::2]  # the two events of a transaction are there, or neither
+        assert len(pairs[::2]) == len(set(pairs))  # nothing is there twice
+        assert set(said) <= set(pairs)
+        assert len(pairs) <= 2 * len(said) + 2  # the last one may have been written unheard
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        ("sqlite", 10),
+        ("postgresql", 5),
+        pytest.param("sqlite", 200, marks=pytest.mark.slow),
+        pytest.param("postgresql", 50, marks=pytest.mark.slow),
+    ],
+)
+def test_killed_writers_lose_nothing(
+    kind: str, kills: int, tmp_path: Any, request: Any, start: Any
+) -> None:
+    on_server = kind == "postgresql"
+    storage = request.getfixturevalue("server").new_run() if on_server else str(tmp_path / "run.db")
+    rng, acknowledged = random.Random(kills), {}
+    running: list[tuple[int, Child]] = []
+    for number in range(kills + 2):
+        running.append((number, start(_write_until_killed, storage, number)))
+        if len(running) < 3:
+            continue
+        time.sleep(rng.uniform(0.0, 0.1))  # also while the run is begun
+        killed, child = running.pop(rng.randrange(3))
+        child.kill()
+        acknowledged[killed] = [said for said in child.hear_all() if said != "up"]
+    for number, child in running:
+        child.kill()
+        acknowledged[number] = [said for said in child.hear_all() if said != "up"]
+    assert sum(map(len, acknowledged.values())) > kills / 4
+    _check_nothing_is_lost(storage, acknowledged)
+    with run_at(storage).turn(timeout=10.0):  # the dead have no turns
+        pass
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_killed_server_loses_nothing(server: Any, kills: int, start: Any) -> None:
+    storage, acknowledged = server.new_run(), {}
+    children = [start(_write_until_killed, storage, number) for number in range(3)]
+    for child in children:
+        child.hear()
+    for _ in range(kills):
+        time.sleep(0.3)
+        server.kill()
+    time.sleep(0.5)
+    failures = 0
+    for number, child in enumerate(children):
+        child.kill()
+        said = child.hear_all()
+        acknowledged[number] = [each for each in said if each in range(10**6)]
+        failed = [each for each in said if each not in range(10**6)]
+        failures += len(failed)
+        assert all("See that the server is running" in text for text in failed)
+    assert failures >= kills
+    _, events = read_store(storage)
+    for number, said in acknowledged.items():
+        rewards = [int(event.body["reward"]) for event in events if event.query == number]
+        assert set(said) <= set(rewards)
+        assert rewards[::2] == rewards[1::2]
+        assert len(rewards[::2]) == len(set(rewards))
