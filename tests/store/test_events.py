@@ -154,7 +154,9 @@ def test_threads_write_on_one_store(any_storage: str | None) -> None:
     expected = {100 * n + i for n in range(8) for i in range(10)}
     events = store.news()
     assert [event.seq for event in events] == list(range(1, 161))
-    assert sorted(event.query for event in events) == sorted(expected | {1000 + q for q in expected})
+    assert sorted(event.query for event in events) == sorted(
+        expected | {1000 + q for q in expected}
+    )
 
 
 def test_tools_for_databases_read_a_run(tmp_path: Any) -> None:

@@ -53,13 +53,14 @@ def _write_until_killed(say: Callable[[Any], None], storage: str, number: int) -
     store = run_at(storage)
     say("up")
     for i in range(10**6):
-        with store.turn():
-            try:
+        try:
+            with store.turn():
                 add(store, told(number, i), told(number, i))
-            except StorageError as error:  # of the server
-                say(str(error))
-            else:
-                say(i)
+        except StorageError as error:  # of the server
+            say(str(error))
+            time.sleep(0.05)
+        else:
+            say(i)
 
 
 def _check_nothing_is_lost(storage: str, acknowledged: dict[int, list[int]]) -> None:

@@ -26,9 +26,10 @@ def _hold(say: Callable[[Any], None], storage: str, seconds: float = 600.0) -> N
 
 def _hold_and_fork(say: Callable[[Any], None], storage: str) -> None:
     with run_at(storage).turn():
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             time.sleep(600.0)
-        say("has it")
+        say(child)
         time.sleep(600.0)
 
 
@@ -54,7 +55,7 @@ def test_the_turn_ends_with_its_process(storage: str, start: Any) -> None:
 def test_a_forked_child_of_a_killed_holder_has_no_turn(storage: str, start: Any) -> None:
     run_at(storage)
     holder = start(_hold_and_fork, storage)
-    holder.hear()
+    child = holder.hear()
     begun = time.monotonic()
     holder.kill()  # its child lives on
     try:
@@ -62,22 +63,7 @@ def test_a_forked_child_of_a_killed_holder_has_no_turn(storage: str, start: Any)
             pass
         assert time.monotonic() - begun < 2.0
     finally:
-        for pid in _children_left_by(holder.pid):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _children_left_by(pid: int) -> list[int]:
-    """Return the processes of the group; they have lost their parent."""
-    import psutil
-
-    return [p.pid for p in psutil.process_iter() if p.ppid() == 1 and _group(p.pid) == pid]
-
-
-def _group(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_stopped_holder_is_named(storage: str, start: Any) -> None:
@@ -172,9 +158,7 @@ def test_a_child_forked_in_a_turn_does_not_have_it(any_storage: str | None, star
         pass
 
 
-def test_turns_without_flock(
-    tmp_path: Any, start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_without_flock(tmp_path: Any, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "fcntl", None)  # as on Windows
     storage = str(tmp_path / "run.db")
     store = run_at(storage)
