@@ -279,7 +279,8 @@ class SQLStore(Store):
             events, checksum, now = self._read(after, self._lock_head)
             for new in compose(list(events)):
                 at = now if new.at is None else float(new.at)
-                event = Event(after + len(events) + 1, new.kind, new.query, at, myself(), new.body)
+                seq, query = after + len(events) + 1, int(new.query)
+                event = Event(seq, new.kind, query, at, myself(), new.body)
                 checksum = self._append(checksum, event)
                 events.append(event)
             return events
@@ -612,7 +613,7 @@ def _as_text(body: Mapping[str, Any]) -> str:
         ValueError: If it would come back as something else; the message names the argument.
     """
     try:
-        text = json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(dict(body), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         text.encode()
         if json.loads(text) == body:
             return text

@@ -34,7 +34,9 @@ class Server:
         while any(_is_alive(each) for each in processes):  # the others notice it one by one
             time.sleep(0.01)
         # Otherwise it seems to be running as long as nobody has asked how it ended.
-        (self._server.pgdata / "postmaster.pid").unlink()
+        folder = Path(self._server.get_postmaster_info().socket_dir)
+        for lock in (self._server.pgdata / "postmaster.pid", *folder.glob(".s.PGSQL.*.lock")):
+            lock.unlink()
         self._server.ensure_postgres_running()
 
     def stop(self) -> None:

@@ -115,7 +115,7 @@ def test_nesting_without_end_is_refused(tmp_path: Any) -> None:
         deep = [deep]
     store = run_at(str(tmp_path / "run.db"))
     for value in (endless, deep):
-        with pytest.raises(ValueError, match="^x: "):
+        with pytest.raises(ValueError, match=r"^x: "):
             store.write(0, lambda news, value=value: [NewEvent("told", 0, {"x": value})])
 
 
@@ -185,7 +185,7 @@ def test_runs_on_a_server_are_apart(server: Any) -> None:
     assert first.location.endswith('a"; drop')
     with pytest.raises(ValueError, match="at most 63 bytes"):
         run_at(address + 64 * "n")
-    with pytest.raises(StorageError, match='(?s)relation "head" does not exist.*name of the run'):
+    with pytest.raises(StorageError, match=r'(?s)relation "head" does not exist.*name of the run'):
         read_store(address + "c")
 
 

@@ -25,7 +25,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     pages = store._connection.execute("pragma page_count").fetchone()[0]
     store._connection.execute(f"pragma max_page_count = {pages}")
     with pytest.raises(
-        StorageWriteError, match="run.db: database or disk is full. Nothing was written. See that"
+        StorageWriteError, match=r"run\.db: database or disk is full\. Nothing was written\. See"
     ):
         store.write(1, lambda news: [NewEvent("asked", 1, {"x": [0.25] * 9999})])
     assert [event.query for event in store.news()] == [0]
@@ -55,7 +55,7 @@ def test_an_unknown_end_is_said(storage: str, commits: bool) -> None:
     store: Any = run_at(storage)
     add(store, told(0))
     store._connection = _FailsToCommit(store._connection, store._error("lost it"), commits)
-    with pytest.raises(StorageWriteError, match="lost it. Read the run to see what was written"):
+    with pytest.raises(StorageWriteError, match=r"lost it\. Read the run to see what was written"):
         store.write(1, lambda news: [told(1)])
     assert [event.query for event in store.news()] == ([0, 1] if commits else [0])
 
@@ -71,9 +71,9 @@ def test_a_file_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="missing is not a folder. Make it"):
+    with pytest.raises(FileNotFoundError, match=r"missing is not a folder\. Make it"):
         run_at(str(tmp_path / "missing" / "run.db"))
-    with pytest.raises(FileNotFoundError, match="There is no run at .*run.db"):
+    with pytest.raises(FileNotFoundError, match=r"There is no run at .*run\.db"):
         read_store(tmp_path / "run.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -104,7 +104,7 @@ def test_a_busy_file_is_an_error_in_the_end(
     other.execute("begin immediate")
     store.news()
     store._connection.execute("pragma busy_timeout = 100")
-    with pytest.raises(StorageWriteError, match="database is locked. Nothing was written"):
+    with pytest.raises(StorageWriteError, match=r"database is locked\. Nothing was written"):
         store.write(0, lambda news: [told(0)])
     assert store.news() == []  # a reader waits for nobody
     other.close()
@@ -114,7 +114,7 @@ def test_a_server_that_is_not_there() -> None:
     pytest.importorskip("psycopg")
     address = "postgresql://user:secret@127.0.0.1:1/runs"
     for act in (run_at, read_store):
-        with pytest.raises(StorageError, match="(?s)user@127.0.0.1:1/runs#run: .*See that the ser"):
+        with pytest.raises(StorageError, match=r"(?s)user@127.0.0.1:1/runs#run: .*See that the s"):
             act(address)
 
 

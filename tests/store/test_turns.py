@@ -181,6 +181,6 @@ def test_a_turn_file_that_leads_elsewhere_is_refused(tmp_path: Any) -> None:
     precious.write_text("precious")
     (tmp_path / "run.db-turn").unlink()
     (tmp_path / "run.db-turn").symlink_to(precious)
-    with pytest.raises(StorageError, match="run.db-turn"), SQLiteStore(storage).turn():
+    with pytest.raises(StorageError, match=r"run\.db-turn"), SQLiteStore(storage).turn():
         pass
     assert precious.read_text() == "precious"
