@@ -26,9 +26,9 @@ class PostgreSQLStore(SQLStore):
 
     _error = psycopg.Error
     _placeholder = "%s"
-    _to_read = ("begin isolation level repeatable read read only",)
+    _to_read = "begin isolation level repeatable read read only"
     # Not the default of the server: after waiting for its lock, the head is read as it is then.
-    _to_write = ("begin isolation level read committed read write",)
+    _to_write = "begin isolation level read committed read write"
     _lock_head, _clock = " for update", "extract(epoch from clock_timestamp())::float8"
     _remedy = (
         "See that the server is running and can be reached, and that the name of the run (what "

@@ -44,6 +44,8 @@ FORMAT = 1
 
 _APPLICATION = int.from_bytes(b"BoBa")  # in bytes 68 to 71 of an SQLite file: whose it is
 _SELECT = "select seq, kind, query, at, by, body, checksum from event"
+_USE_LOG = "pragma journal_mode = wal"
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _HOST = socket.gethostname()
 
 
@@ -211,8 +213,8 @@ class SQLStore(Store):
 
     _error: type[Exception]  # the base of all errors of the driver
     _placeholder: str
-    _to_read: tuple[str, ...]  # begins a transaction that sees one state of the run
-    _to_write: tuple[str, ...]  # begins one in which nobody else writes ...
+    _to_read: str  # begins a transaction that sees one state of the run
+    _to_write: str  # begins one in which nobody else writes ...
     _lock_head: str  # ... from when it reads the head at the latest
     _clock: str  # seconds since the epoch
     _remedy: str
@@ -315,13 +317,12 @@ class SQLStore(Store):
         self._descriptors.clear()
 
     @contextmanager
-    def _transaction(self, begin: tuple[str, ...], failure: type[StorageError]) -> Iterator[None]:
+    def _transaction(self, begin: str, failure: type[StorageError]) -> Iterator[None]:
         with self._lock:
             try:
                 with self._reporting(failure, outcome="Nothing was written."):
                     self._connection = self._connection or self._connect()
-                    for statement in begin:
-                        self._execute(statement)
+                    self._execute(begin)
                     yield
                 with self._reporting(failure, outcome="Read the run to see what was written."):
                     self._execute("commit")
@@ -408,10 +409,7 @@ class SQLiteStore(SQLStore):
 
     _error = sqlite3.Error
     _placeholder = "?"
-    _to_read = ("begin",)
-    # The mode stays with the file, but a copy made by `VACUUM INTO` has lost it.
-    _to_write = ("pragma journal_mode = wal", "begin immediate")
-    _lock_head, _clock = "", "clock()"
+    _to_read, _to_write, _lock_head, _clock = "begin", "begin immediate", "", "clock()"
     _remedy = (
         "See that the disk has space and that the file and its folder can be written to; restore a "
         "damaged file from a backup."
@@ -454,6 +452,9 @@ class SQLiteStore(SQLStore):
                 start = file.read(72)
             if start.startswith(b"SQLite format 3\0") and start[68:] == _APPLICATION.to_bytes(4):
                 super().open(check)
+                if self._mode == "rw":  # a copy that was made by `VACUUM INTO` has lost its mode
+                    with self._reporting(StorageWriteError), self._lock:
+                        self._execute(_USE_LOG)
                 return
             reason = f"it begins with {start[:16]!r}, as the file of another program"
         raise StorageError(
@@ -471,7 +472,12 @@ class SQLiteStore(SQLStore):
         )
         connection.create_function("clock", 0, time.time)
         connection.execute("pragma synchronous = full")
+        # A log that is short is soon written anew from its start; to write over it takes a fifth
+        # less time than to let it grow.
+        connection.execute("pragma wal_autocheckpoint = 100")
         connection.execute("pragma fullfsync = on")  # on macOS: the drive has written it, too
+        if self._mode == "rwc":
+            connection.execute(_USE_LOG)  # which the file remembers
         return connection
 
     # The turn is a `flock` on a file beside the run. It ends with its process, and those who wait
@@ -613,7 +619,7 @@ def _as_text(body: Mapping[str, Any]) -> str:
         ValueError: If it would come back as something else; the message names the argument.
     """
     try:
-        text = json.dumps(dict(body), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _JSON.encode(dict(body))
         text.encode()
         if json.loads(text) == body:
             return text
