@@ -218,12 +218,12 @@ class SQLStore(Store):
     _lock_head: str  # ... from when it reads the head at the latest
     _clock: str  # seconds since the epoch
     _remedy: str
+    _row: int  # that is being read, for messages
 
     def __init__(self, location: str) -> None:
         super().__init__()
         self.location = location
         self._connection: Any = None
-        self._row = 0  # that is being read, for messages
         self._descriptors: set[int] = set()  # that keep a turn, or wait for one
 
     @abstractmethod
@@ -356,12 +356,12 @@ class SQLStore(Store):
         """Return the events after one, the checksum of the last row, and the time."""
         events, checksum = [], ""
         with self._reading():
-            self._row = after - 1
+            self._row = after
             *head, now = self._execute(
                 f"select seq, checksum, {self._clock} from head{lock}"
             ).fetchone()
-            for *row, stated in self._execute(f"{_SELECT} where seq >= ? order by seq", (after,)):
-                self._row += 1
+            rows = self._execute(f"{_SELECT} where seq >= ? order by seq", (after,))
+            for self._row, (*row, stated) in enumerate(rows, after):
                 # The caller has read row `after` before; only its checksum is needed.
                 checksum = _chained(checksum, row) if self._row > after else stated
                 if row[0] != self._row or stated != checksum:
@@ -434,11 +434,8 @@ class SQLiteStore(SQLStore):
                 new._execute(f"pragma application_id = {_APPLICATION}")
                 new._create(header)
             new.close()
+            # With the first event, SQLite also synchronizes the folder.
             new._path.rename(self._path)
-            if fcntl is not None:  # other systems cannot synchronize a folder
-                descriptor = os.open(folder, os.O_RDONLY)
-                os.fsync(descriptor)
-                os.close(descriptor)
 
     def open(self, check: Callable[[Mapping[str, Any]], None]) -> None:
         if not os.path.lexists(self._path):
