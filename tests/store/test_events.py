@@ -169,7 +169,8 @@ def test_tools_for_databases_read_a_run(tmp_path: Any) -> None:
     rewards = "select json_extract(body, '$.reward') from event where kind = 'told'"
     assert connection.execute(rewards).fetchall() == [(0.25,)]
     assert connection.execute("select body from event where seq = 0").fetchone() == ('{"seed":0}',)
-    assert connection.execute("pragma synchronous").fetchone() == (2,)
+    own: Any = store
+    assert own._connection.execute("pragma synchronous").fetchone() == (2,)  # FULL
     assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
 

@@ -13,10 +13,11 @@ from store.processes import add, run_at, told
 
 
 def test_children_write_to_the_run_of_their_parent(storage: str, start: Any) -> None:
-    store = run_at(storage)
+    store: Any = run_at(storage)
     add(store, told(0))
 
     def work(say: Callable[[Any], None], number: int) -> None:
+        say(store._connection is None)  # SQLite and servers would confuse the two processes
         say(len(store.news()))
         for i in range(5):
             with store.turn(timeout=30.0):
@@ -27,6 +28,7 @@ def test_children_write_to_the_run_of_their_parent(storage: str, start: Any) -> 
         with store.turn(timeout=30.0):
             add(store, told(0))
     for child in children:
+        assert child.hear() is True
         assert child.hear() >= 1
         child.end()
     events = store.news()
