@@ -57,7 +57,8 @@ class PostgreSQLStore(SQLStore):
 
     def _connect(self) -> Any:
         # The server and this machine ask whether the other is there after 30 s of silence. Without
-        # it, a machine that has lost power would keep its turn for hours.
+        # it, a machine that has lost power would keep its turn for hours. A process that is stopped
+        # in the middle of a transaction holds up all others, until the server ends its session.
         connection = psycopg.connect(
             self._url,
             autocommit=True,
@@ -68,7 +69,8 @@ class PostgreSQLStore(SQLStore):
         )
         connection.execute(
             "select set_config('search_path', %s, false), set_config('statement_timeout', '0', "
-            "false), set_config('tcp_keepalives_idle', '30', false), "
+            "false), set_config('idle_in_transaction_session_timeout', '60s', false), "
+            "set_config('tcp_keepalives_idle', '30', false), "
             "set_config('tcp_keepalives_interval', '10', false), "
             "set_config('tcp_keepalives_count', '3', false)",
             (self._schema,),

@@ -411,8 +411,8 @@ class SQLiteStore(SQLStore):
     _placeholder = "?"
     _to_read, _to_write, _lock_head, _clock = "begin", "begin immediate", "", "clock()"
     _remedy = (
-        "See that the disk has space and that the file and its folder can be written to; restore a "
-        "damaged file from a backup."
+        "See that the disk has space, that the file and its folder can be written to, and that no "
+        "process that uses them is stopped; restore a damaged file from a backup."
     )
 
     def __init__(self, path: str | Path, mode: str = "rw") -> None:

@@ -168,3 +168,9 @@ def test_defaults_of_the_server_do_not_matter(server: Any) -> None:
     for thread in threads:
         thread.join()
     assert len(stores[0].news()) == 40
+
+
+def test_the_server_ends_transactions_of_stopped_processes(server: Any) -> None:
+    store: Any = run_at(server.new_run())
+    shown = store._connection.execute("show idle_in_transaction_session_timeout").fetchone()
+    assert shown == ("1min",)
