@@ -58,7 +58,13 @@ class StorageWriteError(StorageError):
 
 
 class TurnTimeout(StorageError):  # noqa: N818 (as queue.Empty: it says what happened)
-    """Somebody else had the turn to choose for longer than the caller wanted to wait."""
+    """Somebody else had the turn to choose for longer than the caller wanted to wait.
+
+    Args:
+        location: Where the run is.
+        timeout: How many seconds the caller waited.
+        holder: Who has the turn.
+    """
 
     def __init__(self, location: str, timeout: float | None, holder: str) -> None:
         super().__init__(
@@ -107,10 +113,12 @@ class Store(ABC):
     Attributes:
         location: Where the run is, for messages.
         header: Plain values that were written when the run was begun.
+        now: The time, by the clock of the store, when it was last read.
     """
 
     location: str
     header: Mapping[str, Any]
+    now: float
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # held during a transaction, but not during a turn
@@ -278,9 +286,9 @@ class SQLStore(Store):
         self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
     ) -> list[Event]:
         with self._transaction(self._to_write, StorageWriteError):
-            events, checksum, now = self._read(after, self._lock_head)
+            events, checksum = self._read(after, self._lock_head)
             for new in compose(list(events)):
-                at = now if new.at is None else float(new.at)
+                at = self.now if new.at is None else float(new.at)
                 seq, query = after + len(events) + 1, int(new.query)
                 event = Event(seq, new.kind, query, at, myself(), new.body)
                 checksum = self._append(checksum, event)
@@ -352,12 +360,12 @@ class SQLStore(Store):
     def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
         return self._connection.execute(statement.replace("?", self._placeholder), parameters)
 
-    def _read(self, after: int, lock: str = "") -> tuple[list[Event], str, float]:
-        """Return the events after one, the checksum of the last row, and the time."""
+    def _read(self, after: int, lock: str = "") -> tuple[list[Event], str]:
+        """Return the events after one, and the checksum of the last row; note the time."""
         events, checksum = [], ""
         with self._reading():
             self._row = after
-            *head, now = self._execute(
+            *head, self.now = self._execute(
                 f"select seq, checksum, {self._clock} from head{lock}"
             ).fetchone()
             rows = self._execute(f"{_SELECT} where seq >= ? order by seq", (after,))
@@ -371,7 +379,7 @@ class SQLStore(Store):
                     events.append(Event(*row))
             if head != [self._row, checksum]:
                 raise ValueError(f"rows up to {head[0]} were written, and others are there")
-        return events, checksum, now
+        return events, checksum
 
     def _append(self, checksum: str, event: Event) -> str:
         """Add a row after the last one, whose checksum this is, and return the new one."""
