@@ -8,12 +8,12 @@ from typing import Any
 
 import psycopg
 
-from botorch_bandits.loop.store import SQLStore, StorageWriteError, myself
+from botorch_bandits.loop.store import StorageWriteError, Store, myself
 
 _LONGEST_NAME = 63  # bytes; the server would cut a longer one, and take two runs for one
 
 
-class PostgreSQLStore(SQLStore):
+class PostgreSQLStore(Store):
     """A run in a schema of its own, so that one database can have many.
 
     Args:

@@ -1,4 +1,4 @@
-"""Where the events of a run are kept: in memory, in an SQLite file, or on a PostgreSQL server.
+"""Where the events of a run are kept: in an SQLite file, or on a PostgreSQL server.
 
 A store knows nothing of loops, models or settings. It keeps plain events in the order in which they
 were written, and any number of threads, processes and machines may write to one run. In SQL, a run
@@ -29,7 +29,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,11 @@ class NewEvent:
 
 
 class Store(ABC):
-    """The events of one run.
+    """The events of one run, in SQL; subclasses say how to begin, lock and connect.
 
     All methods may be called from any thread, and also in a forked child, which is another process
-    with connections of its own.
+    with a connection of its own. The threads of a process use one connection in turn. After an
+    error it is closed, which rolls back whatever was open, and the next call connects again.
 
     Attributes:
         location: Where the run is, for messages.
@@ -120,105 +121,6 @@ class Store(ABC):
     header: Mapping[str, Any]
     now: float
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # held during a transaction, but not during a turn
-        with _fork_lock:
-            _stores.add(self)
-
-    @abstractmethod
-    def news(self, after: int = 0) -> list[Event]:
-        """Return the events after the one with this number, in order.
-
-        Raises:
-            StorageError: If they cannot be read, or differ from what was written.
-        """
-
-    @abstractmethod
-    def write(
-        self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
-    ) -> list[Event]:
-        """Write events that depend on what others have written.
-
-        Args:
-            after: The number of the last event that the caller knows.
-            compose: From the events after that one, makes those to be written. Nobody else writes
-                between the two, so it must be quick. If it raises an error, nothing is written.
-
-        Returns:
-            All events after ``after``, with the new ones at the end; they are on disk.
-
-        Raises:
-            StorageWriteError: If they could not be written, or if it is unknown whether they were.
-            ValueError: If the body of an event does not come back from JSON as it is.
-        """
-
-    @abstractmethod
-    def turn(self, timeout: float | None = None) -> AbstractContextManager[None]:
-        """Wait for the turn to choose, which one caller has at a time, and have it inside.
-
-        It ends with the process that has it, however that ends.
-
-        Raises:
-            TurnTimeout: If it is not free within so many seconds; the message names who has it.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give back what is open; a store that is used again opens it again."""
-
-    @abstractmethod
-    def _forget_turns(self) -> None:
-        """In a forked child, which has no part in the turns of its parent."""
-
-
-class MemoryStore(Store):
-    """A run that ends with its process. Bodies are kept as they are, and are not checked."""
-
-    location = "memory"
-
-    def __init__(self, header: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.header = header
-        self._events: list[Event] = []
-        self._forget_turns()
-
-    def news(self, after: int = 0) -> list[Event]:
-        return self._events[after:]
-
-    def write(
-        self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
-    ) -> list[Event]:
-        with self._lock:
-            for new in compose(self._events[after:]):
-                at = time.time() if new.at is None else new.at
-                seq = len(self._events) + 1
-                self._events.append(Event(seq, new.kind, new.query, at, myself(), new.body))
-            return self._events[after:]
-
-    @contextmanager
-    def turn(self, timeout: float | None = None) -> Iterator[None]:
-        turn = self._turn
-        if not turn.acquire(timeout=-1 if timeout is None else timeout):
-            raise TurnTimeout(self.location, timeout, "another thread")
-        try:
-            yield
-        finally:
-            turn.release()
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
-    def _forget_turns(self) -> None:
-        self._turn = threading.Lock()
-
-
-class SQLStore(Store):
-    """What SQLite and PostgreSQL have in common; subclasses say how they begin, lock and connect.
-
-    A process has one connection, and its threads use it in turn. After an error it is closed,
-    which rolls back whatever was open, and the next call connects again.
-    """
-
     _error: type[Exception]  # the base of all errors of the driver
     _placeholder: str
     _to_read: str  # begins a transaction that sees one state of the run
@@ -229,10 +131,12 @@ class SQLStore(Store):
     _row: int  # that is being read, for messages
 
     def __init__(self, location: str) -> None:
-        super().__init__()
         self.location = location
         self._connection: Any = None
         self._descriptors: set[int] = set()  # that keep a turn, or wait for one
+        self._lock = threading.RLock()  # held during a transaction, but not during a turn
+        with _fork_lock:
+            _stores.add(self)
 
     @abstractmethod
     def begin(self, header: Mapping[str, Any]) -> None:
@@ -279,12 +183,31 @@ class SQLStore(Store):
         check(self.header)
 
     def news(self, after: int = 0) -> list[Event]:
+        """Return the events after the one with this number, in order.
+
+        Raises:
+            StorageError: If they cannot be read, or differ from what was written.
+        """
         with self._transaction(self._to_read, StorageError):
             return self._read(after)[0]
 
     def write(
         self, after: int, compose: Callable[[list[Event]], Sequence[NewEvent]]
     ) -> list[Event]:
+        """Write events that depend on what others have written.
+
+        Args:
+            after: The number of the last event that the caller knows.
+            compose: From the events after that one, makes those to be written. Nobody else writes
+                between the two, so it must be quick. If it raises an error, nothing is written.
+
+        Returns:
+            All events after ``after``, with the new ones at the end; they are on disk.
+
+        Raises:
+            StorageWriteError: If they could not be written, or if it is unknown whether they were.
+            ValueError: If the body of an event does not come back from JSON as it is.
+        """
         with self._transaction(self._to_write, StorageWriteError):
             events, checksum = self._read(after, self._lock_head)
             for new in compose(list(events)):
@@ -297,6 +220,16 @@ class SQLStore(Store):
 
     @contextmanager
     def turn(self, timeout: float | None = None) -> Iterator[None]:
+        """Wait for the turn to choose, which one caller has at a time, and have it inside.
+
+        It ends with the process that has it, however that ends.
+
+        Args:
+            timeout: For how many seconds to wait at most; without limit if omitted.
+
+        Raises:
+            TurnTimeout: If it is not free in time; the message names who has it.
+        """
         with self._reporting(StorageError, OSError), self._lock:
             ticket, descriptor = self._join_queue()
             self._descriptors.add(descriptor)
@@ -312,17 +245,11 @@ class SQLStore(Store):
                     self._leave(ticket)
 
     def close(self) -> None:
+        """Close the connection; a store that is used again makes another one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-
-    def _forget_turns(self) -> None:
-        # The lock of a process lives as long as any copy of its descriptor. A copy is closed, but
-        # not unlocked, which would end the turn of the parent.
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors.clear()
 
     @contextmanager
     def _transaction(self, begin: str, failure: type[StorageError]) -> Iterator[None]:
@@ -404,7 +331,7 @@ class SQLStore(Store):
         self._append("", Event(0, "begun", -1, time.time(), myself(), header))
 
 
-class SQLiteStore(SQLStore):
+class SQLiteStore(Store):
     """A run in a file, for any number of processes on one machine.
 
     Commits go to a write-ahead log (WAL) beside the file, and are on disk when they return
@@ -550,15 +477,15 @@ class SQLiteStore(SQLStore):
 
 
 def open_store(
-    storage: str | Path | None,
+    storage: str | Path,
     header: Mapping[str, Any],
     check: Callable[[Mapping[str, Any]], None],
 ) -> Store:
     """Open a run, or begin it.
 
     Args:
-        storage: None for memory, ``"postgresql://user@host/database#name"`` for a run on a server
-            (without a name, it is called ``run``), or the path of an SQLite file.
+        storage: The path of an SQLite file, or ``"postgresql://user@host/database#name"`` for a
+            run on a server; without a name, it is called ``run``.
         header: What is recorded if the run is begun: plain values.
         check: Called with the recorded header before anything is written; it may raise an error.
 
@@ -566,8 +493,6 @@ def open_store(
         StorageError: If what is there is not a run, or cannot be read or written.
         FileNotFoundError: If there is no folder for the file.
     """
-    if storage is None:
-        return MemoryStore(header)
     store = _at(storage)
     try:
         store.begin(header)
@@ -593,7 +518,7 @@ def read_store(storage: str | Path) -> tuple[Mapping[str, Any], list[Event]]:
         return store.header, store.news()
 
 
-def _at(storage: str | Path, mode: str = "rw") -> SQLStore:
+def _at(storage: str | Path, mode: str = "rw") -> Store:
     if not str(storage).startswith(("postgresql://", "postgres://")):
         return SQLiteStore(storage, mode)
     try:
@@ -665,8 +590,12 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    # A lock lives as long as any copy of its descriptor. Copies are closed, but not unlocked, which
+    # would end the turn of the parent.
     for store in _forking:
-        store._forget_turns()
+        for descriptor in store._descriptors:
+            os.close(descriptor)
+        store._descriptors.clear()
     _after_fork()
 
 

@@ -62,18 +62,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a run that nobody has begun."""
-    return _storage(request.param, request, tmp_path)
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def any_storage(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    return _storage(request.param, request, tmp_path)
-
-
-def _storage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if kind == "postgresql":
+    if request.param == "postgresql":
         return request.getfixturevalue("server").new_run()
-    return None if kind == "memory" else str(tmp_path / "run.db")
+    return str(tmp_path / "run.db")
 
 
 @pytest.fixture

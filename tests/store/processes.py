@@ -59,7 +59,7 @@ def _run(function: Callable[..., None], writer: Any, arguments: tuple[Any, ...])
     function(writer.send, *arguments)
 
 
-def run_at(storage: str | None, header: dict[str, Any] | None = None) -> Store:
+def run_at(storage: str, header: dict[str, Any] | None = None) -> Store:
     """Open a run, or begin it."""
     return open_store(storage, header or {"seed": 0}, lambda header: None)
 

@@ -68,29 +68,6 @@ def test_a_fork_waits_for_the_writes_of_other_threads(storage: str, start: Any) 
     assert len(events) > 20
 
 
-def test_a_child_in_memory_has_a_turn_of_its_own(start: Any) -> None:
-    store, ended = run_at(None), threading.Event()
-    held = threading.Event()
-
-    def hold() -> None:
-        with store.turn():
-            held.set()
-            ended.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-
-    def work(say: Callable[[Any], None]) -> None:
-        with store.turn(timeout=5.0):
-            add(store, told(1))
-
-    start(work).end()
-    ended.set()
-    thread.join()
-    assert store.news() == []
-
-
 def test_a_started_program_keeps_no_lock(tmp_path: Any) -> None:
     import subprocess
     import sys

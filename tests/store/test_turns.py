@@ -112,16 +112,16 @@ def test_who_gave_up_leaves_nothing(tmp_path: Any, start: Any) -> None:
         assert len(os.listdir("/proc/self/fd")) <= before + 1  # the pipe to the child
 
 
-def test_errors_end_the_turn(any_storage: str | None) -> None:
-    store = run_at(any_storage)
+def test_errors_end_the_turn(storage: str) -> None:
+    store = run_at(storage)
     with pytest.raises(KeyboardInterrupt), store.turn():
         raise KeyboardInterrupt
     with store.turn(timeout=1.0):
         pass
 
 
-def test_threads_take_turns(any_storage: str | None) -> None:
-    store = run_at(any_storage)
+def test_threads_take_turns(storage: str) -> None:
+    store = run_at(storage)
     with store.turn():
         failed = []
 
@@ -136,11 +136,11 @@ def test_threads_take_turns(any_storage: str | None) -> None:
         thread.start()
         thread.join()
     assert "after 0.2 s" in failed[0]
-    assert ("another thread" if any_storage is None else str(os.getpid())) in failed[0]
+    assert f"with {os.getpid()}@" in failed[0]
 
 
-def test_a_child_forked_in_a_turn_does_not_have_it(any_storage: str | None, start: Any) -> None:
-    store = run_at(any_storage)
+def test_a_child_forked_in_a_turn_does_not_have_it(storage: str, start: Any) -> None:
+    store = run_at(storage)
     turn = store.turn()
 
     def leave(say: Callable[[Any], None]) -> None:
