@@ -492,6 +492,7 @@ def open_store(
     Raises:
         StorageError: If what is there is not a run, or cannot be read or written.
         FileNotFoundError: If there is no folder for the file.
+        ValueError: If it is an address of something else.
     """
     store = _at(storage)
     try:
@@ -520,6 +521,12 @@ def read_store(storage: str | Path) -> tuple[Mapping[str, Any], list[Event]]:
 
 def _at(storage: str | Path, mode: str = "rw") -> Store:
     if not str(storage).startswith(("postgresql://", "postgres://")):
+        if "://" in str(storage):
+            raise ValueError(
+                f"storage={storage!r} is neither a path nor the address of a PostgreSQL server. "
+                "For an SQLite file, pass its path, such as storage='run.db'; addresses begin with "
+                "postgresql://."
+            )
         return SQLiteStore(storage, mode)
     try:
         from botorch_bandits.loop.postgresql import PostgreSQLStore

@@ -118,6 +118,12 @@ def test_a_server_that_is_not_there() -> None:
             act(address)
 
 
+@pytest.mark.parametrize("address", ["sqlite:///run.db", "mysql://host/runs"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ValueError, match=rf"'{address}' is neither .* such as storage='run\.db'"):
+        run_at(address)
+
+
 def test_a_server_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
