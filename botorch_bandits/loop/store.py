@@ -380,7 +380,7 @@ class SQLiteStore(Store):
         elif not self._path.is_file():
             reason = "it is not a file"
         else:
-            with self._path.open("rb") as file:
+            with self._reporting(StorageError, OSError), self._path.open("rb") as file:
                 start = file.read(72)
             if start.startswith(b"SQLite format 3\0") and start[68:] == _APPLICATION.to_bytes(4):
                 super().open(check)

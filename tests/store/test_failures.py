@@ -89,6 +89,17 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Mo
         run_at(str(tmp_path / "run.db"))
 
 
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_at(str(tmp_path / "run.db")).close()
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(StorageError, match=r"run\.db: .*Permission denied.* See that"):
+        read_store(tmp_path / "run.db")
+
+
 def test_a_killed_beginner_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "run.db-new").write_bytes(b"half a run")
     store = run_at(str(tmp_path / "run.db"))
