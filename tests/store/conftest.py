@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -53,10 +54,13 @@ def _is_alive(process: Any) -> bool:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server") / "data")
-    yield server
-    server.stop()
+def server() -> Iterator[Server]:
+    # Not in a folder of pytest: each session of pytest closes them to other users, and for root the
+    # server runs as another user.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        server = Server(Path(folder) / "data")
+        yield server
+        server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
