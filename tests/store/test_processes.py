@@ -108,7 +108,7 @@ def test_killed_writers_lose_nothing(
         pass
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_killed_server_loses_nothing(server: Any, kills: int, start: Any) -> None:
     storage, acknowledged = server.new_run(), {}
     children = [start(_write_until_killed, storage, number) for number in range(3)]
