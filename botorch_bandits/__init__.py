@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
     from botorch_bandits.history import History, Query
     from botorch_bandits.in_ax import ax_strategy, register_with_ax
-    from botorch_bandits.journal import JournalError
-    from botorch_bandits.loop import BanditLoop, DifferentSettingsError
+    from botorch_bandits.loop import BanditLoop, DifferentSettingsError, StorageError
     from botorch_bandits.models import (
         BanditGP,
         BanditGPRecipe,
@@ -103,7 +102,6 @@ __all__ = [
     "Ignored",
     "ImprovedUpperConfidenceBound",
     "Integer",
-    "JournalError",
     "LagrangianThompsonSampling",
     "LagrangianUpperConfidenceBound",
     "LogExpectedImprovement",
@@ -119,6 +117,7 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "SlidingWindow",
     "Space",
+    "StorageError",
     "TimeVaryingKernel",
     "TopTwoThompsonSampling",
     "VarianceOnly",
@@ -171,7 +170,6 @@ _MODULE_OF = {
     "Ignored": "feedback",
     "ImprovedUpperConfidenceBound": "acquisition",
     "Integer": "spaces",
-    "JournalError": "journal",
     "LagrangianThompsonSampling": "acquisition",
     "LagrangianUpperConfidenceBound": "acquisition",
     "LogExpectedImprovement": "acquisition",
@@ -187,6 +185,7 @@ _MODULE_OF = {
     "RandomizedUpperConfidenceBound": "acquisition",
     "SlidingWindow": "forgetting",
     "Space": "spaces",
+    "StorageError": "loop",
     "TimeVaryingKernel": "forgetting",
     "TopTwoThompsonSampling": "acquisition",
     "VarianceOnly": "acquisition",
@@ -213,7 +212,6 @@ _MODULES = (
     "history",
     "in_ax",
     "in_optuna",
-    "journal",
     "loop",
     "model_selection",
     "models",

@@ -117,7 +117,7 @@ class Domain(ABC):
     """A set of points in ``d`` dimensions from which the bandit chooses.
 
     To define your own set, write a subclass with ``dim``, :meth:`sample`, :meth:`maximize` and
-    :meth:`check_point`. The descriptions of the other methods say when they are needed. A journal
+    :meth:`check_point`. The descriptions of the other methods say when they are needed. A storage
     records the class and its attributes, so attributes must distinguish two sets.
 
     Attributes:
@@ -251,7 +251,7 @@ class Domain(ABC):
         return None
 
     def recorded_parts(self) -> dict[str, Any]:
-        """Return the parts that identify this set, by name; a journal records them.
+        """Return the parts that identify this set, by name; a storage records them.
 
         These are the attributes with the names of the constructor's arguments, or all of them.
         """
@@ -505,7 +505,7 @@ class Box(Domain):
             dimensions.
         nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps a point, a
             vector of ``d`` coordinates, to a number that is at least 0 if it is feasible, and uses
-            PyTorch, so that it has a gradient. A journal records its name: define it in a module.
+            PyTorch, so that it has a gradient. A storage records its name: define it in a module.
 
     Raises:
         TypeError: If ``bounds`` is a tensor with a dtype other than float64.

@@ -137,7 +137,7 @@ class Censored(Censoring, Feedback):
             ``units="prior"``. None is possible only with a constant width: the width then has no
             sum.
         max_delay: ``m``, how long a query is waited for; None waits forever.
-        unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
+        unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` between the times of events.
         window: The queries in the width's sum: ``"pending"``, or ``"all"`` of the last ``m``, as in
             the paper.
         on_lower: What to do with an outcome below ``minimum``: ``"error"``, or ``"lower"`` the
@@ -212,7 +212,7 @@ class Censored(Censoring, Feedback):
             query: Its query.
             reward: The reward.
             num_queries: The number of queries asked so far.
-            now: Clock time in seconds.
+            now: The time in seconds.
             history: What was told before.
             scale: What is known about the size of noise and outcomes.
 
@@ -379,7 +379,7 @@ class Censored(Censoring, Feedback):
         Args:
             query: The query.
             round_number: The round being chosen.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
 
@@ -392,7 +392,7 @@ class Censored(Censoring, Feedback):
         Args:
             query: The query.
             round_number: The round being chosen.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         if self.max_delay is None:
             return False
@@ -412,7 +412,7 @@ class Censored(Censoring, Feedback):
             query: The query.
             event: Its outcome or failure, if that was told before the round was asked.
             round_number: The round being chosen.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         if event is None:
             return "lost" if self.is_lost(query, round_number, now) else "pending"
@@ -426,7 +426,7 @@ class Censored(Censoring, Feedback):
         Args:
             history: What was asked and told before.
             round_number: The round being chosen.
-            now: Clock time in seconds.
+            now: The time in seconds.
             first: The id of the first query that counts.
         """
         rewards: list[float | None] = []
@@ -540,7 +540,7 @@ class CensoredQueue:
         """Process what happened since the last update, before the next query is chosen.
 
         Args:
-            now: Clock time in seconds.
+            now: The time in seconds.
             first: The id of the first query that counts.
         """
         if now < self._now or first != self._first:

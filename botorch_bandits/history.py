@@ -6,6 +6,7 @@ A loop writes to its :class:`History` and derives everything else from it. Each 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,12 @@ from botorch_bandits.checks import (
     check_text,
     check_told,
     check_vector,
+    shown_value,
 )
 from botorch_bandits.queries import (
     ORIGINS,
     Event,
     Failure,
-    KeptInJournal,
     Outcome,
     Query,
     Retraction,
@@ -58,7 +59,7 @@ __all__ = [
 ]
 
 
-class History(KeptInJournal):
+class History:
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the single source of truth: models, acquisition functions and suggestions are
@@ -71,6 +72,9 @@ class History(KeptInJournal):
         num_constraints: The number of constraint values that come with each reward.
         maximize: Whether large rewards are sought. If False, outcomes are costs: they are stored in
             place of the rewards with their sign unchanged, and the best is the smallest.
+
+    Attributes:
+        latest_at: The latest time of a query or an event.
 
     Example:
         >>> history = History(dim=1)
@@ -100,6 +104,7 @@ class History(KeptInJournal):
         self._events: list[Event] = []
         self._requests: dict[str, int] = {}  # ids of queries
         self._best: Outcome | None = None
+        self.latest_at = -math.inf
         self._num_weighted = 0  # outcomes with their own count or noise
         self._num_inputs = self.context_dim + self.dim
         # inputs, reward and constraints in order of arrival, in memory that grows by doubling
@@ -123,7 +128,7 @@ class History(KeptInJournal):
             x: The point, ``d``-dimensional, float64.
             origin: ``"initial"``, ``"acquisition"``, ``"exploration"``, ``"random"`` or
                 ``"attached"``.
-            asked_at: Clock time in seconds.
+            asked_at: The time in seconds.
             context: The context, if the history has a context dimension.
             diagnostics: The values reported by the acquisition function, by name.
             request_id: The caller's name for the request.
@@ -154,7 +159,7 @@ class History(KeptInJournal):
         Args:
             query_id: The query's id.
             reward: One finite real number; see ``botorch_bandits.checks.check_reward``.
-            arrived_at: Clock time in seconds.
+            arrived_at: The time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
             count: The number of observations of which the reward and constraint values are the
                 means.
@@ -179,7 +184,7 @@ class History(KeptInJournal):
 
         Args:
             query_id: The query's id.
-            arrived_at: Clock time in seconds.
+            arrived_at: The time in seconds.
             reason: The reason.
             avoided: Whether the point is avoided; see :class:`Failure`.
 
@@ -198,7 +203,7 @@ class History(KeptInJournal):
         Args:
             query_id: The query's id.
             reason: The reason.
-            retracted_at: Clock time in seconds.
+            retracted_at: The time in seconds.
 
         Raises:
             KeyError: If no such query was asked.
@@ -255,11 +260,15 @@ class History(KeptInJournal):
         attach += ", context=query.context" if self.context_dim else ""
         attach += ", constraints=[...])" if self.num_constraints else ")"
         if told is not None:
-            also = f" and constraints {list(told.constraints)}" if told.constraints else ""
+            also, and_now = "", ""
+            if told.constraints:
+                also = f" and constraints {list(told.constraints)}"
+                and_now = f" and {shown_value(constraints)}"
             raise ValueError(
-                f"query_id {query.id} already has the reward {told.reward}{also}; the history is "
-                "append-only. Ask again to evaluate the point a second time; if the reward on "
-                "record is wrong, withdraw it: loop.retract(query_id, reason)."
+                f"query_id {query.id} already has the reward {told.reward}{also}, and was now told "
+                f"{shown_value(reward)}{and_now}; the history is append-only. Ask again to "
+                "evaluate the point a second time; if the reward on record is wrong, withdraw it: "
+                "loop.retract(query_id, reason)."
             )
         if query.id in self._failures:
             reason = str(self._failures[query.id].reason).partition("\n")[0]  # without traceback
@@ -344,7 +353,7 @@ class History(KeptInJournal):
         Args:
             query_id: The id of its query.
             reward: One finite number.
-            arrived_at: Clock time in seconds.
+            arrived_at: The time in seconds.
             arrived_round: The number of queries asked so far.
             constraints: ``num_constraints`` finite numbers; None if there are none.
             count: See :meth:`add_outcome`.
@@ -365,23 +374,20 @@ class History(KeptInJournal):
 
         Args:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
-                :meth:`new_retraction`. It is rejected if a loop keeps the history in a journal,
-                which would lack the entry.
+                :meth:`new_retraction`.
         """
-        self.refuse_beside_journal(entry)
-        self.record_journaled(entry)
-
-    def record_journaled(self, entry: Query | Event) -> None:
-        """Do what :meth:`record` does with an entry that is already in the journal."""
         if isinstance(entry, Query):
+            self.latest_at = max(self.latest_at, entry.asked_at)
             self._queries.append(entry)
             self._pending[entry.id] = entry
             if entry.request_id is not None:
                 self._requests[entry.request_id] = entry.id
             return
         if isinstance(entry, Retraction):
+            self.latest_at = max(self.latest_at, entry.retracted_at)
             self._withdraw(entry)
             return
+        self.latest_at = max(self.latest_at, entry.arrived_at)
         if isinstance(entry, Outcome):
             self._add_row(entry)
         else:

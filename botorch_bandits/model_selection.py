@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,6 @@ import numpy as np
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.checks import check_integer
 from botorch_bandits.history import History, Query
-from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.running import MOST_FAILURES_IN_A_ROW
@@ -39,7 +39,7 @@ except ImportError as missing:
 __all__ = ["BanditSearchCV"]
 
 ENDING = ".scores"
-"""The suffix of the file with the scores of each fold, which a journal does not hold."""
+"""The suffix of the file with the scores of each fold, which a storage does not hold."""
 
 
 class BanditSearchCV(BaseSearchCV):
@@ -80,21 +80,21 @@ class BanditSearchCV(BaseSearchCV):
         objective: ``"best"`` or ``"earned"``; see :class:`~botorch_bandits.BanditLoop`.
         model: The loop's model; if omitted, one that learns everything from the scores.
         acquisition: The loop's acquisition; if omitted, it is chosen by ``objective``.
-        journal: The path of a file in which candidates and scores are recorded. If the file exists,
-            the search continues from it without evaluating recorded candidates again. Scores are
-            recorded batch by batch: if the process is killed, all fits of the batch that was being
-            evaluated are repeated, so a smaller ``batch_size`` loses less. (One candidate is
-            evaluated again if nothing new gets a score, because scikit-learn learns the kinds of
-            scores from an evaluation.) The scores of the folds are in a second file, whose name
-            ends in ``.scores``. ``random_state`` must then be an integer, and data, estimator,
-            folds and scoring must be unchanged.
+        storage: The path of an SQLite file in which candidates and scores are recorded, by one
+            process at a time. If the file exists, the search continues from it without evaluating
+            recorded candidates again. Scores are recorded batch by batch: if the process is killed,
+            all fits of the batch that was being evaluated are repeated, so a smaller ``batch_size``
+            loses less. (One candidate is evaluated again if nothing new gets a score, because
+            scikit-learn learns the kinds of scores from an evaluation.) The scores of the folds are
+            in a second file, whose name ends in ``.scores``. ``random_state`` must then be an
+            integer, and data, estimator, folds and scoring must be unchanged.
 
     Attributes:
         history_: Queries and scores, as :class:`~botorch_bandits.History`.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or the journal belongs to another search.
+        ValueError: If an argument is out of range, or the storage belongs to another search.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -116,7 +116,7 @@ class BanditSearchCV(BaseSearchCV):
         "objective": [str, None],
         "model": "no_validation",  # the loop checks it
         "acquisition": "no_validation",
-        "journal": [str, Path, None],
+        "storage": [str, Path, None],
     }
 
     def __init__(  # noqa: PLR0913 - a public constructor
@@ -139,7 +139,7 @@ class BanditSearchCV(BaseSearchCV):
         objective: str | None = None,
         model: BanditGPRecipe | Callable[..., Any] | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | Callable[..., Any] | None = None,
-        journal: str | Path | None = None,
+        storage: str | Path | None = None,
     ) -> None:
         """See the class."""
         self.param_space = param_space
@@ -150,7 +150,7 @@ class BanditSearchCV(BaseSearchCV):
         self.objective = objective
         self.model = model
         self.acquisition = acquisition
-        self.journal = journal
+        self.storage = storage
         super().__init__(
             estimator=estimator,
             scoring=scoring,
@@ -175,7 +175,7 @@ class BanditSearchCV(BaseSearchCV):
             The search itself.
 
         Raises:
-            ValueError: If an argument is out of range, the journal belongs to another search, or
+            ValueError: If an argument is out of range, the storage belongs to another search, or
                 no candidate has a finite score.
         """
         self._scores = _Scores(self, X, y, params)
@@ -224,15 +224,15 @@ class BanditSearchCV(BaseSearchCV):
                 evaluate_candidates([point], cv=folds)
 
     def _loop(self) -> BanditLoop:
-        """Return the loop, from its journal if there is one."""
+        """Return the loop, which continues what its storage has."""
         space = self.param_space
         if not isinstance(space, Space):
             space = Space(space)
         if isinstance(self.random_state, numbers.Integral):
             seed = int(self.random_state)
-        elif self.journal is not None:
+        elif self.storage is not None:
             raise ValueError(
-                f"random_state is {self.random_state!r}, but a search with a journal keeps the "
+                f"random_state is {self.random_state!r}, but a search with a storage keeps the "
                 "seed with which it began. Pass an integer."
             )
         else:
@@ -240,8 +240,8 @@ class BanditSearchCV(BaseSearchCV):
         settings: dict[str, Any] = {"num_initial": self.num_initial, "seed": seed}
         if self.acquisition is None or self.objective is not None:
             settings["objective"] = self.objective
-        if self.journal is not None:
-            settings["journal"] = self.journal
+        if self.storage is not None:
+            settings["storage"] = self.storage
         return BanditLoop(space, self.model, self.acquisition, **settings)
 
     def _evaluate(
@@ -375,9 +375,14 @@ class _Scores:
         self.results: dict[str, Any] = {}
         self._written: dict[int, dict[str, float]] = {}
         self._path: Path | None = None
-        if search.journal is None:
+        if search.storage is None:
             return
-        self._path = Path(f"{search.journal}{ENDING}")
+        if "://" in str(search.storage):
+            raise ValueError(
+                f"storage is {search.storage!r}, but the scores of the folds are in a file beside "
+                "the storage. Pass the path of a file."
+            )
+        self._path = Path(f"{search.storage}{ENDING}")
         parts = {"data": [X, y], "estimator": search.estimator, "cv": search.cv}
         parts |= {"scoring": search.scoring, "fit parameters": dict(params)}
         self._identity = {name: _hash(name, part) for name, part in parts.items()}
@@ -392,8 +397,8 @@ class _Scores:
         missing = [o.query_id for o in history.outcomes if o.query_id not in self._written]
         if missing:
             raise ValueError(
-                f"{self._path} lacks the scores of query_id {missing[0]}, for which the journal "
-                "has an outcome. Put the file back where it was, or choose another journal=."
+                f"{self._path} lacks the scores of query_id {missing[0]}, for which the storage "
+                "has an outcome. Put the file back where it was, or choose another storage=."
             )
         known = {query.id for query in history.queries}
         self._written = {i: row for i, row in self._written.items() if i in known}
@@ -416,12 +421,17 @@ class _Scores:
         if self._path is not None:
             lines = [self._identity, *([i, row] for i, row in sorted(self._written.items()))]
             text = "".join(f"{json.dumps(line)}\n" for line in lines)
-            write_whole(self._path, text.encode("utf-8"))
+            temporary = self._path.with_name(f"{self._path.name}.new")
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
 
     def _read(self) -> None:
         assert self._path is not None
         try:
-            content = read_bounded(self._path, _MOST_BYTES).decode("utf-8")
+            content = self._path.read_text(encoding="utf-8")
             known, *lines = map(json.loads, content.splitlines())
             written = {int(i): dict(row) for i, row in lines}
             is_whole = isinstance(known, dict)
@@ -429,20 +439,20 @@ class _Scores:
             return
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"{self._path} is not a journal of a search ({error}). Choose another journal=."
+                f"{self._path} does not have the scores of a search ({error}). Choose another "
+                "storage=."
             ) from error
         if not is_whole:
-            raise ValueError(f"{self._path} is not a journal of a search. Choose another journal=.")
+            raise ValueError(
+                f"{self._path} does not have the scores of a search. Choose another storage=."
+            )
         differing = [name for name, value in self._identity.items() if known.get(name) != value]
         if differing:
             raise ValueError(
                 f"{self._path} has the scores of a search with other {', '.join(differing)}. Pass "
-                "the arguments with which the search began, or choose another journal=."
+                "the arguments with which the search began, or choose another storage=."
             )
         self._written = written
-
-
-_MOST_BYTES = 2**28  # the size limit of a search's journal
 
 
 def _hash(name: str, part: Any) -> str:
@@ -452,7 +462,7 @@ def _hash(name: str, part: Any) -> str:
     except Exception as error:  # pickle raises errors of many kinds
         raise ValueError(
             f"{name} cannot be distinguished from others ({type(error).__name__}: {error}), so a "
-            "journal could be of another search. Pass what can be pickled: functions by name, and "
+            "storage could be of another search. Pass what can be pickled: functions by name, and "
             "folds as a list."
         ) from error
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import is_listed, shown_value
+from botorch_bandits.checks import is_listed, shown_value, store_checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Query:
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
             uniform round of a policy that restarts), ``"random"`` (a method that does
             does not use outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
-        asked_at: Clock time in seconds.
+        asked_at: The time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: Values of the acquisition function and its model: ``mean``,
             ``standard_deviation``, ``width``, ``information_gain`` and ``acquisition_value``, as
@@ -64,6 +64,7 @@ class Query:
             by index, or ``"bits"``, one per arm, in base 64. On a box, the available ``"points"``,
             or the ``"fixed"`` values, by name or column, and points to ``"avoid"`` with
             ``"avoid_within"``. Also a copy.
+        asked_by: The process and the host that asked, as in ``"4242@host"``; None in memory.
     """
 
     id: int
@@ -76,6 +77,7 @@ class Query:
     request_id: str | None = None
     _parameters: Mapping[str, Any] | None = None
     _restriction: Mapping[str, Any] | None = None
+    asked_by: str | None = None
 
     state: ClassVar[str] = "pending"
     """What a history says of a query whose latest entry this is; see :meth:`.History.state`."""
@@ -129,12 +131,13 @@ class Outcome:
     Attributes:
         query_id: The query's id.
         reward: The observed reward.
-        arrived_at: Clock time in seconds.
+        arrived_at: The time in seconds.
         arrived_round: The number of queries that had been asked when it arrived.
         constraints: The observed constraint values; at most 0 is feasible.
         count: The number of observations of which the reward and constraint values are the means;
             None for one.
         noise: The variance of the noise of the reward; None if it is the model's.
+        by: The process and the host that told it; None in memory.
     """
 
     query_id: int
@@ -144,6 +147,7 @@ class Outcome:
     constraints: tuple[float, ...] = ()
     count: int | None = field(default=None, kw_only=True)
     noise: float | None = field(default=None, kw_only=True)
+    by: str | None = field(default=None, kw_only=True, compare=False)
 
     state: ClassVar[str] = "told"
     reason: ClassVar[None] = None
@@ -158,6 +162,10 @@ class Outcome:
     def ever_told(self) -> Outcome | None:
         """The outcome that was told, withdrawn or not: this one."""
         return self
+
+    def arrive_later(self) -> None:
+        """Count one query more as asked before; see :mod:`botorch_bandits.loop.log`."""
+        store_checked(self, arrived_round=self.arrived_round + 1)
 
     def flipped(self) -> Outcome:
         """Return the outcome with the reward in the other sign; 0 stays 0."""
@@ -192,10 +200,11 @@ class Failure:
     Attributes:
         query_id: The query's id.
         reason: The reason, if one was given.
-        arrived_at: Clock time in seconds when the failure was told.
+        arrived_at: The time in seconds when the failure was told.
         arrived_round: The number of queries that had been asked then.
         avoided: Whether the point is avoided: the acquisition function keeps treating it as it did
             while the query was pending.
+        by: The process and the host that told it; None in memory.
     """
 
     query_id: int
@@ -203,6 +212,7 @@ class Failure:
     arrived_at: float
     arrived_round: int
     avoided: bool = field(default=False, kw_only=True)
+    by: str | None = field(default=None, kw_only=True, compare=False)
 
     state: ClassVar[str] = "failed"
     counted: ClassVar[None] = None
@@ -211,6 +221,10 @@ class Failure:
     def ever_told(self) -> Outcome | None:
         """The outcome that was told and withdrawn; None if the query failed."""
         return None
+
+    def arrive_later(self) -> None:
+        """See :meth:`Outcome.arrive_later`."""
+        store_checked(self, arrived_round=self.arrived_round + 1)
 
 
 @dataclass(frozen=True)
@@ -225,10 +239,10 @@ class Retraction(Failure):
     Attributes:
         query_id: The query's id.
         reason: The reason why the outcome is withdrawn.
-        arrived_at: Clock time in seconds when the outcome arrived.
+        arrived_at: The time in seconds when the outcome arrived.
         arrived_round: The number of queries that had been asked when the outcome arrived.
         outcome: The outcome that had been told.
-        retracted_at: Clock time in seconds when the outcome was withdrawn.
+        retracted_at: The time in seconds when the outcome was withdrawn.
         retracted_round: The number of queries that had been asked when the outcome was withdrawn.
     """
 
@@ -243,46 +257,14 @@ class Retraction(Failure):
     def ever_told(self) -> Outcome:
         return self.outcome
 
+    def arrive_later(self) -> None:
+        """See :meth:`Outcome.arrive_later`; the outcome may have arrived earlier."""
+        now = {"retracted_round": self.retracted_round + 1}
+        store_checked(self, arrived_round=self.outcome.arrived_round, **now)
+
 
 Event: TypeAlias = Outcome | Failure
 """An event that ends the waiting for a query."""
-
-
-class KeptInJournal:
-    """A history whose entries may have to be in a journal first; a copy is not bound to it."""
-
-    _journal_path: str | None = None
-
-    def keep_in_journal(self, path: Any) -> None:
-        """From now on, record only entries that a loop wrote to its journal.
-
-        Args:
-            path: The path of the journal.
-        """
-        self._journal_path = str(path)
-
-    def refuse_beside_journal(self, entry: Query | Event) -> None:
-        """Raise an error if there is a journal that would lack an entry.
-
-        Args:
-            entry: The entry to be recorded.
-
-        Raises:
-            RuntimeError: If there is such a journal.
-        """
-        if self._journal_path is None:
-            return
-        kinds = {Query: "ask", Outcome: "tell", Retraction: "retract", Failure: "tell_failed"}
-        kind = type(entry)
-        raise RuntimeError(
-            f"history.add_{kind.__name__.lower()} would record a row that the loop's journal "
-            f"{self._journal_path} does not get, so it is lost when the loop is opened again. "
-            f"Use loop.{kinds.get(kind, 'tell')}(...), or add to a copy: copy.deepcopy(history)."
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the journal, because a copy does not belong to a loop."""
-        return {name: value for name, value in vars(self).items() if name != "_journal_path"}
 
 
 def input_of(query: Query) -> Tensor:

@@ -14,6 +14,7 @@ import os
 import pickle
 import queue
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -24,6 +25,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -621,8 +623,9 @@ def run(  # noqa: PLR0913 - options, each with a name
     """Ask, evaluate and tell for a number of rounds.
 
     Queries that are pending in the loop's history are evaluated first, so that a run that was
-    interrupted goes on. Ctrl-C ends a run at any moment: what has arrived is told, and the queries
-    that are being evaluated stay pending.
+    interrupted goes on; those of another process that may still be running are left to it. Ctrl-C
+    ends a run at any moment: what has arrived is told, and the queries that are being evaluated
+    stay pending.
 
     Args:
         loop: The loop; it continues from its history.
@@ -776,7 +779,7 @@ class _Run:
 
     def play(self, progress: bool | None) -> None:
         """Play the queries that are left, and the rounds."""
-        self.left = list(self.loop.history.pending())
+        self.left = [each for each in self.loop.pending if not may_be_running(each.asked_by)]
         num_asked = self.loop.history.num_queries
         given = (num_asked + self.num_rounds, "rounds", progress, num_asked - len(self.left))
         with progress_bar(*given) as self.advance:
@@ -904,3 +907,26 @@ class _Run:
             return None
         first = min((each.asked_at for each in self.loop.history.pending()), default=time.time())
         return max(first + self.lease - time.time(), 0.0)
+
+
+def may_be_running(name: str | None) -> bool:
+    """Return whether another process than this one may be running.
+
+    Args:
+        name: Its number and host, as in ``"4242@host"``; None is this one. Of another host nothing
+            is known.
+    """
+    process, _, host = (name or "").partition("@")
+    if not process or host != socket.gethostname():
+        return bool(process)
+    if int(process) == os.getpid() or os.name == "nt":  # where signal 0 is an interrupt
+        return False
+    try:
+        os.kill(int(process), 0)
+        # what has ended, and nobody has waited for, still has an entry
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except ProcessLookupError:
+        return False
+    except (FileNotFoundError, PermissionError):
+        return True
+    return state != "Z"

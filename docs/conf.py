@@ -34,7 +34,7 @@ templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!botorch_bandits\.).*"),
-    ("py:class", r"botorch_bandits\.(\w+\.\w+\.\w+|queries\.KeptInJournal)"),
+    ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
     ("py:class", r"botorch_bandits\.(coordinates\.Whole|feasible_sets\.FeasibleSet)"),
 ]
 

@@ -19,7 +19,7 @@ ON_BOXES = 1e-6
 def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
     """Return whether two records differ by more than the rounding of their numbers."""
     if dataclasses.is_dataclass(expected) and type(found) is type(expected):
-        names = [field.name for field in dataclasses.fields(expected)]
+        names = [field.name for field in dataclasses.fields(expected) if field.compare]
         pairs = [(getattr(found, name), getattr(expected, name)) for name in names]
         return any(differ(*pair, tolerance) for pair in pairs)
     if isinstance(expected, Mapping):

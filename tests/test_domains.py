@@ -557,13 +557,13 @@ def on_circle(domain: Domain, **more: Any) -> BanditLoop:
     return BanditLoop(domain, model, AMMUpperConfidenceBound.with_options(**bounds), **more)
 
 
-def test_a_domain_of_a_user_is_played_and_journaled(tmp_path: Any) -> None:
-    path = tmp_path / "run.journal"
-    with on_circle(Circle(1.0), journal=path) as loop:
+def test_a_domain_of_a_user_is_played_and_storageed(tmp_path: Any) -> None:
+    path = tmp_path / "run.db"
+    with on_circle(Circle(1.0), storage=path) as loop:
         for _ in range(4):
             query = loop.ask()
             loop.tell(query.id, float(query.x[0]))
-    with on_circle(Circle(1.0), journal=path) as loop:
+    with on_circle(Circle(1.0), storage=path) as loop:
         query = loop.ask()
         # the next query is the maximizer of the bound by an independent dense computation
         X, Y = loop.history.arrived()
@@ -581,7 +581,7 @@ def test_a_domain_of_a_user_is_played_and_journaled(tmp_path: Any) -> None:
         with pytest.raises(ValueError, match="it must lie on"):
             loop.attach([2.0, 0.0], 0.1)
     with pytest.raises(DifferentSettingsError, match=r"was 1.0, is 2.0"):
-        on_circle(Circle(2.0), journal=path)
+        on_circle(Circle(2.0), storage=path)
 
 
 def test_what_a_domain_of_a_user_lacks_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Boxes and spaces with constraints: samples, searches, refusals, journals and guarantees."""
+"""Boxes and spaces with constraints: samples, searches, refusals, storages and guarantees."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_names_in_a_space() -> None:
     assert best.tolist() == [4.0, 0.0]
 
 
-def test_journals_name_functions() -> None:
+def test_storages_name_functions() -> None:
     parts = fingerprint({"domain": SETS["disk"]})["domain"]
     assert parts["nonlinear_inequality_constraints"] == [[f"{__name__}:in_disk", True]]
     assert not [name for name in fingerprint({"domain": bb.Box(UNIT)})["domain"] if "cons" in name]
@@ -362,8 +362,8 @@ def test_journals_name_functions() -> None:
 def test_show_prints_constraints(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "run.journal"
-    with bb.BanditLoop(SETS[name], None, bb.RandomSearch(), journal=path) as loop:
+    path = tmp_path / "run.db"
+    with bb.BanditLoop(SETS[name], None, bb.RandomSearch(), storage=path) as loop:
         bb.run(loop, reward, 2, progress=False)
     assert main(["show", str(path)]) == 0
     text = capsys.readouterr().out

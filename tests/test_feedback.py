@@ -151,21 +151,16 @@ def test_arrivals_do_not_factorize_again() -> None:
 
 
 def test_delays_in_seconds() -> None:
-    now = [0.0]
-    loop = make_loop(
-        feedback=Censored(MINIMUM, OUTCOME_BOUND, max_delay=10.0, unit="seconds"),
-        clock=lambda: now[0],
-    )
-    for _ in range(3):
-        loop.ask()
-        now[0] += 4.0
-    # asked at 0, 4, 8; it is 12
+    loop = make_loop(feedback=Censored(MINIMUM, OUTCOME_BOUND, max_delay=10.0, unit="seconds"))
+    for now in (0.0, 4.0, 8.0):
+        loop.ask(at=now)
+    view = loop.feedback_view()  # as of the latest event
+    assert (view.pending, view.lost) == ((0, 1, 2), ())
+    loop.tell(1, 0.7, at=14.0)  # exactly 10 after 4: in time
     view = loop.feedback_view()
-    assert (view.pending, view.lost) == ((1, 2), (0,))
-    now[0] = 14.0  # exactly 10 after 4: in time
-    loop.tell(1, 0.7)
+    assert (view.pending, view.lost) == ((2,), (0,))
     with pytest.warns(LateOutcomeWarning):
-        loop.tell(0, 0.9)
+        loop.tell(0, 0.9, at=14.0)
     view = loop.feedback_view()
     assert view.rewards == (None, 0.7, None)
     assert (view.pending, view.lost, view.late) == ((2,), (0,), (0,))

@@ -432,7 +432,8 @@ def test_errors_about_a_told_query_name_all_that_belongs_to_it() -> None:
         history.add_query(double([0.5]), "initial", 0.0, double([1.0, 2.0]))
     history.add_outcome(0, 0.3, 1.0, constraints=[-0.2])
     history.add_failure(1, 1.0, "no power")
-    message = r"query_id 0 already has the reward 0\.3 and constraints \[-0\.2\]; the history"
+    message = r"query_id 0 already has the reward 0\.3 and constraints \[-0\.2\]"
+    message += r", and was now told 0\.3 and \[0\.1\]; the history"
     with pytest.raises(ValueError, match=message):
         history.add_outcome(0, 0.3, 2.0, constraints=[0.1])
     message = r"loop\.attach\(query\.x, reward, context=query\.context, constraints=\[\.\.\.\]\)\.$"

@@ -39,13 +39,13 @@ SPACE = Space(
 
 
 def loop_with_everything() -> BanditLoop:
-    ticks = iter(range(1000, 9000, 10))
-    loop = BanditLoop(SPACE, None, RandomSearch(), seed=5, clock=lambda: float(next(ticks)))
+    loop = BanditLoop(SPACE, None, RandomSearch(), seed=5)
     for reward in range(5):
-        loop.tell(loop.ask().id, float(reward))
-    loop.tell_failed(loop.ask().id, "no license")
-    loop.retract(4, "told in grams")
-    loop.ask()
+        now = 1000.0 + 20.0 * reward
+        loop.tell(loop.ask(at=now).id, float(reward), at=now + 10.0)
+    loop.tell_failed(loop.ask(at=1100.0).id, "no license", at=1110.0)
+    loop.retract(4, "told in grams", at=1120.0)
+    loop.ask(at=1130.0)
     return loop
 
 

@@ -166,7 +166,7 @@ def without_value(estimator: Any, X: Any, y: Any) -> float:
 @pytest.mark.parametrize("n_iter", [3, 30])
 def test_a_search_whose_scores_are_all_nan_ends_with_an_error(n_iter: int, tmp_path: Path) -> None:
     """It used to end as if it had found something."""
-    options = {"scoring": without_value, "n_iter": n_iter, "journal": tmp_path / "search.journal"}
+    options = {"scoring": without_value, "n_iter": n_iter, "storage": tmp_path / "search.db"}
     search, played = fragile("never", **options), min(n_iter, 10)
     for _ in range(2 if n_iter == 3 else 1):  # also if it is opened again
         with pytest.raises(ValueError, match=f"none of {played} candidates has a finite score"):
@@ -202,17 +202,17 @@ def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score
 
 @pytest.mark.filterwarnings("ignore:.*fits failed")
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_a_search_with_a_journal_goes_on(tmp_path: Path, batch_size: int) -> None:
-    journal = tmp_path / "search.journal"
+def test_a_search_with_a_storage_goes_on(tmp_path: Path, batch_size: int) -> None:
+    storage = tmp_path / "search.db"
     whole = fragile(batch_size=batch_size).fit(X, y)
-    fragile(n_iter=6, journal=journal, batch_size=batch_size).fit(X, y)
+    fragile(n_iter=6, storage=storage, batch_size=batch_size).fit(X, y)
     Fragile.fits = 0
-    again = fragile(journal=str(journal), batch_size=batch_size).fit(X, y)
+    again = fragile(storage=str(storage), batch_size=batch_size).fit(X, y)
     # two candidates, two folds, and the best one on all data; once more if both have failed
     failed = (whole.cv_results_["param_level"][-2:] > 0.5).all()
     assert Fragile.fits == 2 * 2 + 1 + 2 * bool(failed)
     Fragile.fits = 0
-    done = fragile(journal=journal, batch_size=batch_size).fit(X, y)
+    done = fragile(storage=storage, batch_size=batch_size).fit(X, y)
     assert Fragile.fits == 2 + 1  # the best candidate once more
     for search in (again, done):
         assert list(search.cv_results_) == list(whole.cv_results_)
@@ -226,7 +226,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two folds, and between writing scores and telling them."""
-    journal = tmp_path / "search.journal"
+    storage = tmp_path / "search.db"
     whole = fragile("never", batch_size=2).fit(X, y)
 
     def killed(*_: Any) -> None:
@@ -236,32 +236,32 @@ def test_a_search_that_was_killed_goes_on_where_it_was(
         with monkeypatch.context() as patch:
             patch.setattr(BanditSearchCV, method, killed)
             with pytest.raises(KeyboardInterrupt):
-                fragile("never", batch_size=2, journal=journal).fit(X, y)
+                fragile("never", batch_size=2, storage=storage).fit(X, y)
     Fragile.fits = 0
-    search = fragile("never", batch_size=2, journal=journal).fit(X, y)
+    search = fragile("never", batch_size=2, storage=storage).fit(X, y)
     assert Fragile.fits == 6 * 2 + 1  # two had been evaluated
     assert search.cv_results_["params"] == whole.cv_results_["params"]
 
 
-def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
-    journal = tmp_path / "search.journal"
-    fragile(n_iter=2, journal=journal).fit(X, y)
+def test_a_storage_of_another_search_is_refused(tmp_path: Path) -> None:
+    storage = tmp_path / "search.db"
+    fragile(n_iter=2, storage=storage).fit(X, y)
     for other in (
-        fragile(n_iter=3, journal=journal, cv=3),
-        fragile("never", n_iter=3, journal=journal),
-        fragile(n_iter=3, journal=journal, scoring="accuracy"),
+        fragile(n_iter=3, storage=storage, cv=3),
+        fragile("never", n_iter=3, storage=storage),
+        fragile(n_iter=3, storage=storage, scoring="accuracy"),
     ):
         with pytest.raises(ValueError, match=r"other (cv|estimator|scoring)"):
             other.fit(X, y)
     with pytest.raises(ValueError, match="other data"):
-        fragile(n_iter=3, journal=journal).fit(X[:-1], y[:-1])
+        fragile(n_iter=3, storage=storage).fit(X[:-1], y[:-1])
     with pytest.raises(ValueError, match="Pass an integer"):
-        fragile(n_iter=3, journal=journal, random_state=None).fit(X, y)
+        fragile(n_iter=3, storage=storage, random_state=None).fit(X, y)
     with pytest.raises(ValueError, match="Pass what can be"):
-        fragile(journal=journal, scoring=lambda *_: 1.0).fit(X, y)
-    (tmp_path / "search.journal.scores").unlink()
+        fragile(storage=storage, scoring=lambda *_: 1.0).fit(X, y)
+    (tmp_path / "search.db.scores").unlink()
     with pytest.raises(ValueError, match="scores of query_id 0"):
-        fragile(n_iter=3, journal=journal).fit(X, y)
+        fragile(n_iter=3, storage=storage).fit(X, y)
 
 
 def test_the_folds_are_the_same_for_all_candidates() -> None:

@@ -417,7 +417,7 @@ def test_numbers_of_every_public_acquisition_function_are_known() -> None:
                 assert (cls.__name__, name) in tested, f"{cls.__name__}: {name}"
 
 
-def test_a_journal_with_integers_is_continued() -> None:
+def test_a_storage_with_integers_is_continued() -> None:
     """Settings on file that were written as integers equal the floats of today."""
     recipe = ImprovedUpperConfidenceBound.with_options(rkhs_bound=2, noise_bound=1)
     on_file = {"rkhs_bound": 2, "noise_bound": 1}

@@ -568,22 +568,9 @@ def test_processes_end_with_an_interrupt_and_with_a_script_that_is_killed(
     assert [each for each in workers if Path(f"/proc/{each}").exists()] == []
 
 
-class Clock:
-    """The time at which queries are asked; the run itself has the true one."""
-
-    def __init__(self) -> None:
-        self.shift = 0.0
-
-    def __call__(self) -> float:
-        return time.time() - self.shift
-
-
 def test_queries_that_nobody_answered_fail_when_their_lease_ends() -> None:
-    clock = Clock()
-    loop = random_loop(clock=clock)
-    clock.shift = 700.0
-    lost = [loop.ask(), loop.attach([0.5])]  # by a machine that died
-    clock.shift = 0.0
+    loop, before = random_loop(), time.time() - 700.0
+    lost = [loop.ask(at=before), loop.attach([0.5], at=before)]  # by a machine that died
     recent = loop.ask()
     seen: list[Any] = []
     note = lambda query, event: seen.append((query.id, event.state))  # noqa: E731

@@ -163,7 +163,6 @@ class Player:
             model,
             cls.with_options(**given),
             seed=4,
-            clock=lambda: 0.0,
             history=history,
             **options,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ ROOT = np.linalg.cholesky(
 
 
 def make(acquisition: Any = UCB, domain: Any = ARMS, model: Any = MODEL, **more: Any) -> BanditLoop:
-    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **more)
+    return BanditLoop(domain, model, acquisition, **more)
 
 
 def reward_of(seed: int) -> tuple[np.ndarray, Any]:
@@ -93,20 +92,20 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
     def remembered(x: torch.Tensor) -> float:
         return outcomes.setdefault(len(outcomes), observe(x))
 
-    path = tmp_path / "run.journal"
+    path = tmp_path / "run.db"
     whole = make(IGP_UCB, domain)
     stopped = run(whole, remembered, 200, stop=SmallCertificate(3.9), progress=False)
     assert stopped.stopped is not None
     told = iter(outcomes.values())
     stop = SmallCertificate(3.9)
     for rounds in (2, 200, 200):  # interrupted, gone on with, gone on with though it is over
-        with make(IGP_UCB, domain, journal=path) as loop:
+        with make(IGP_UCB, domain, storage=path) as loop:
             again = run(loop, lambda x: next(told), rounds, stop=stop, progress=False)
             num_queries = loop.history.num_queries
     assert num_queries == whole.history.num_queries
     assert again.stopped is not None
     assert again.stopped[:19] == stopped.stopped[:19]  # the certificate, in fewer digits
-    with make(IGP_UCB, domain, journal=path) as loop:
+    with make(IGP_UCB, domain, storage=path) as loop:
         later = run(loop, observe, 200, stop=SmallCertificate(3.5), progress=False)
         assert len(later.rewards) > 0
         assert later.stopped is not None

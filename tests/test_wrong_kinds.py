@@ -16,6 +16,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.change_points import calibrate_threshold
+from botorch_bandits.loop import StorageError
 
 BOX = Box([[0.0], [1.0]])
 ARMS = Arms(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
@@ -117,14 +118,14 @@ def test_rows_of_numbers_are_contexts():
     assert [query.context.item() for query in loop.history.queries] == [0.25, 0.75]
 
 
-def test_journals_in_missing_folders_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"the folder .*none"):
-        a_loop(journal=tmp_path / "none" / "run.journal")
-    with pytest.raises(IsADirectoryError, match="is a folder, but"):
-        a_loop(journal=tmp_path)
-    with a_loop(journal=tmp_path / "run.journal") as loop:
+def test_storages_in_missing_folders_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none is not a folder\. Make it"):
+        a_loop(storage=tmp_path / "none" / "run.db")
+    with pytest.raises(StorageError, match="it is not a file"):
+        a_loop(storage=tmp_path)
+    with a_loop(storage=tmp_path / "run.db") as loop:
         loop.ask()
-    with pytest.raises(Exception, match=r"is closed\. Open"):
+    with pytest.raises(Exception, match=r"is closed\. Build"):
         loop.ask()
 
 

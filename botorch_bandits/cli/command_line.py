@@ -78,9 +78,9 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that say what to change; imports journals, and with them torch, late."""
-    journal_error = import_module("botorch_bandits.journal").JournalError
-    return (ValueError, TypeError, ImportError, OSError, journal_error)
+    """Return the errors that say what to change; imports loops, and with them torch, late."""
+    storage_error = import_module("botorch_bandits.loop").StorageError
+    return (ValueError, TypeError, ImportError, OSError, storage_error)
 
 
 def printable(text: str) -> str:
@@ -172,10 +172,10 @@ def build_parser() -> CommandParser:
 
     show = commands.add_parser(
         "show",
-        help="show the content of a journal",
-        description="Print the settings and rounds of a journal, which may be in use.",
+        help="show the content of a run",
+        description="Print the settings and rounds of a run, which may go on.",
     )
-    show.add_argument("path", metavar="FOLDER", help="the folder of a run, or a journal")
+    show.add_argument("path", metavar="FOLDER", help="the folder of a run, or a loop's storage")
     show.set_defaults(start=_start_show)
     return parser
 

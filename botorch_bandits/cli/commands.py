@@ -1,6 +1,6 @@
 """The commands ``tune`` and ``optimize``: each checks its options, runs, and writes a folder.
 
-The folder has the journal of the run (``run.journal``) and the settings that determine it
+The folder has the storage of the run (``run.db``) and the settings that determine it
 (``settings.json``). The same command, also with more rounds, goes on from there; a folder with
 other settings is refused, so that no outcome is ever overwritten by accident.
 """
@@ -42,7 +42,7 @@ from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.running import EvaluationError, end_with_parent, run
 from botorch_bandits.spaces import Space
 
-JOURNAL_FILE = "run.journal"
+STORAGE_FILE = "run.db"
 SETTINGS_FILE = "settings.json"
 
 NUM_INITIAL = 5
@@ -212,7 +212,7 @@ def read_prior(text: str, space: Space) -> BanditGPRecipe:
 
 
 def _open_loop(job: Job, folder: Path) -> BanditLoop:
-    """Return the loop of a run, which continues from the journal in the folder if there is one.
+    """Return the loop of a run, which continues what the folder has if there is one.
 
     Raises:
         ValueError: If the folder cannot be written, or holds a run with other settings.
@@ -248,7 +248,7 @@ def _open_loop(job: Job, folder: Path) -> BanditLoop:
                 f"{folder} holds a run with --{name.replace('_', '-')} {known.get(name)}, not "
                 f"{value}. Choose another --out folder, or delete this one."
             )
-    return BanditLoop.open(folder / JOURNAL_FILE, job.space, **parts)
+    return BanditLoop(job.space, **parts, storage=folder / STORAGE_FILE)
 
 
 def _execute(job: Job, options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What a run says at its end, and the command ``show``, which reads a journal.
+"""What a run says at its end, and the command ``show``, which reads a storage.
 
 The closing lines are derived only from the content of ``result.json`` and the typed command.
 """
@@ -22,10 +22,9 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch_bandits.cli.command_line import printable
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.history import History, Query, flatten_records
-from botorch_bandits.journal import Journal, JournalError, JournalReader
-from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop import BanditLoop, StorageError
 from botorch_bandits.loop.descriptions import setting_rows
-from botorch_bandits.loop.journal import read_history
+from botorch_bandits.loop.log import read_history
 from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.version import __version__
 
@@ -284,47 +283,42 @@ def _with_rounds(arguments: Sequence[str], rounds: int) -> list[str]:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print the content of a journal; returns the exit code.
+    """Print the content of a run; returns the exit code.
 
     Args:
-        options: The option ``path``, the folder of a run or a journal.
+        options: The option ``path``, the folder of a run or the storage of a loop.
 
     Raises:
-        ValueError: If there is no journal.
+        StorageError: If it is not the storage of a loop.
+        ValueError: If there is no run.
     """
-    path = Path(options.path)
+    path, storage = Path(options.path), str(options.path)
     if path.is_dir():
-        path /= "run.journal"
-    if not path.exists():
+        path /= "run.db"
+        storage = str(path)
+    if "://" not in storage and not path.exists():
         raise ValueError(
             f"FOLDER is {options.path}, but there is no file {path}. Name the folder of a run of "
-            "tune or optimize, or the journal of a loop."
+            "tune or optimize, or the storage of a loop."
         )
-    print(printable(describe(Journal.read(path))))
+    try:
+        print(printable(describe(storage)))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise StorageError(
+            f"{storage} is not what a loop writes ({error!r:.300}). Was it written by a later "
+            "version of the package, or by another program?"
+        ) from error
     return 0
 
 
-def describe(reader: JournalReader) -> str:
-    """Return what ``show`` prints about a journal.
+def describe(storage: str) -> str:
+    """Return what ``show`` prints about a run.
 
     Args:
-        reader: The reader of the journal.
-
-    Raises:
-        JournalError: If the header or a record is not what a loop writes.
+        storage: The storage of a loop.
     """
-    try:
-        return _describe(reader)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise JournalError(
-            f"{reader.path} is not what a loop writes ({error!r:.300}). Was it written by a later "
-            "version of the package, or by another program?"
-        ) from error
-
-
-def _describe(reader: JournalReader) -> str:
-    history = read_history(reader)
-    heading = [["journal", str(reader.path)], *setting_rows(reader.header["settings"])]
+    settings, history = read_history(storage)
+    heading = [["storage", storage], *setting_rows(settings)]
     counts = f"{history.num_arrived} told, {history.num_pending} pending, "
     counts += f"{history.num_failed} failed, {history.num_retracted} retracted"
     heading.append(["rounds", f"{history.num_queries}: {counts}"])

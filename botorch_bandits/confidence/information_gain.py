@@ -131,7 +131,7 @@ class GainBound(ABC):
     used.
     """
 
-    __slots__ = ("_domain",)  # journals compare settings by other attributes than this one
+    __slots__ = ("_domain",)  # a storage compares settings by other attributes than this one
 
     is_upper_bound: bool = True
 

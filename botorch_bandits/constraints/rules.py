@@ -83,7 +83,7 @@ LARGEST_TARGET = 1e150
 
 WAY_ON = (
     "To continue from the recorded outcomes with another rule: BanditLoop(..., constraints=..., "
-    "history=loop.history), with a journal of its own if it has one."
+    "history=loop.history), with a storage of its own if it has one."
 )
 """The remedy after multipliers overflowed; outcomes are recorded without multipliers."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, overload
 
 from botorch_bandits.checks import check_context, is_list, level_of_users_line
@@ -38,7 +38,6 @@ def check_one_point(x: Any) -> None:
 class AttachesPoints(TakesTurns):
     """The part of a loop that takes in points that it did not choose."""
 
-    _clock: Callable[[], float]
     _num_at_opening = 0  # queries of the history with which the loop was built or opened
     _warns_of_repeats = True
     _attached_before: dict[tuple[Any, ...], int] | None = None  # values of rows, and their queries
@@ -52,6 +51,7 @@ class AttachesPoints(TakesTurns):
         *,
         count: int | None = None,
         noise: float | None = None,
+        at: float | None = None,
     ) -> Outcome:
         """Record the reward of a query, as described in :meth:`.BanditLoop.tell`.
 
@@ -65,6 +65,7 @@ class AttachesPoints(TakesTurns):
                 ``count`` impressions; it must not depend on the observed values.
             noise: The variance of this reward's noise, if it differs from the model's; it must be
                 known before the reward is observed.
+            at: The time in seconds; now if omitted.
         """
 
     @abstractmethod
@@ -83,6 +84,7 @@ class AttachesPoints(TakesTurns):
         *,
         context: Any = None,
         request_id: str | None = None,
+        at: float | None = None,
     ) -> Query: ...
 
     @overload
@@ -96,6 +98,7 @@ class AttachesPoints(TakesTurns):
         *,
         count: int | None = None,
         noise: float | None = None,
+        at: float | None = None,
     ) -> Outcome: ...
 
     def attach(
@@ -108,6 +111,7 @@ class AttachesPoints(TakesTurns):
         *,
         count: int | None = None,
         noise: float | None = None,
+        at: float | None = None,
     ) -> Outcome | Query:
         """Record a point that was evaluated elsewhere and its reward, or one still in evaluation.
 
@@ -130,6 +134,7 @@ class AttachesPoints(TakesTurns):
                 follow one without, whose query is then told.
             count: As for :meth:`tell`; given together with the reward.
             noise: As for :meth:`tell`; given together with the reward.
+            at: As for :meth:`ask`.
 
         Returns:
             The outcome, or the query if there is no reward.
@@ -140,7 +145,7 @@ class AttachesPoints(TakesTurns):
             ValueError: If the point is outside the domain; if a value is NaN, infinite, too large
                 (see :meth:`tell`), missing, or given where none is expected; or if the request was
                 made before with other values. Nothing is recorded then.
-            JournalError: If it cannot be written to the journal. Nothing is recorded then.
+            StorageError: If it cannot be written to the storage. Nothing is recorded then.
 
         Warns:
             UserWarning: Once, if the same row was attached before the loop was opened, as by a
@@ -167,39 +172,31 @@ class AttachesPoints(TakesTurns):
         named = self.settings.domain.decode(x)  # given values stay exactly as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
-        with self._lock:
-            self._catch_up()
-            if request_id is not None:
-                answered = self._history.query_of_request(request_id)
-                if answered is not None:
-                    check_request(answered, context, x)
-                    if reward is None:
-                        return answered
-                    return self.tell(answered.id, reward, constraints, count=count, noise=noise)
-            round_number = self._next_round()
-            now = self._clock()
-            query = self._history.new_query(
-                x, "attached", now, context, request_id=request_id, parameters=named
-            )
-            if reward is None:
-                with self._derived_state() as chooser:
-                    chooser.begin_round(round_number)
-                    self._record(query)
-                    chooser.add_query(query)
-                return query
-            outcome = self._history.outcome_of(
-                query.id, reward, now, round_number, constraints, count, noise
-            )
-            self._check_told(outcome, query, now)
-            if request_id is None:
-                self._warn_of_a_repeat(query, outcome)
-            with self._derived_state() as chooser:
-                chooser.begin_round(round_number)
-                chooser.check_outcome(outcome)
-                self._record(query, outcome)
-                chooser.add_query(query)
-                chooser.add_outcome(outcome)
-            return outcome
+        with self._log.turn(), self._lock:
+            while True:
+                if request_id is not None:
+                    answered = self._history.query_of_request(request_id)
+                    if answered is not None:
+                        check_request(answered, context, x)
+                        if reward is None:
+                            return answered
+                        weighting: dict[str, Any] = {"count": count, "noise": noise}
+                        return self.tell(answered.id, reward, constraints, at=at, **weighting)
+                round_number, now = self._next_round(), self._log.now(at)
+                query = self._history.new_query(
+                    x, "attached", now, context, request_id=request_id, parameters=named
+                )
+                entries: list[Query | Outcome] = [query]
+                if reward is not None:
+                    outcome = self._history.outcome_of(
+                        query.id, reward, now, round_number, constraints, count, noise
+                    )
+                    self._check_told(outcome, query, now)
+                    if request_id is None:
+                        self._warn_of_a_repeat(query, outcome)
+                    entries.append(outcome)
+                if recorded := self._log.record(*entries):
+                    return recorded[-1]
 
     def _warn_of_a_repeat(self, query: Query, outcome: Outcome) -> None:
         """Warn once if a row was attached before the loop was opened; two such rows look certain.

@@ -36,7 +36,7 @@ def best_now(
         history: The history of all rounds.
         chooser: The loop's chooser, which has resets, multipliers and the model.
         context: The context for which it is best; None in a loop without contexts.
-        now: Clock time in seconds.
+        now: The time in seconds.
     """
     segments, window = chooser.segments, settings.window
     first_id = 0 if segments is None else segments.first_id_of_segment

@@ -6,12 +6,9 @@ model refuses rows that are not outcomes as they were told.
 
 from __future__ import annotations
 
-import inspect
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +17,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
-    check_callable,
-    check_number,
     level_of_users_line,
-    shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable, ModelCheck, check_model
 from botorch_bandits.domains import Domain
@@ -152,41 +146,6 @@ def check_request(
     return query
 
 
-def checked_clock(clock: Any) -> Callable[[], float]:
-    """Return a clock that raises a helpful error if a time that it reads is invalid.
-
-    Args:
-        clock: The clock that a loop was given.
-
-    Raises:
-        TypeError: If it cannot be called without arguments.
-    """
-    remedy = "Pass a function without arguments that returns seconds, such as time.time."
-    if clock is time.time:
-        return time.time
-    check_callable("clock", clock, remedy)
-    try:
-        inspect.signature(clock).bind()
-    except ValueError:  # a function in C may not show its arguments
-        pass
-    except TypeError as error:
-        raise TypeError(
-            f"clock is {shown_value(clock)}, which cannot be called without arguments ({error}). "
-            f"{remedy}"
-        ) from None
-    return partial(_read_clock, clock)
-
-
-def _read_clock(clock: Callable[[], Any]) -> float:
-    time_now = clock()
-    try:
-        return check_number("the time that clock= returned", time_now)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"{error} A clock returns seconds as a number, as time.time does."
-        ) from None
-
-
 def evidence_of_loop(
     settings: LoopSettings, chooser: Chooser, now: float, level: float | None
 ) -> EvidenceTable:
@@ -195,7 +154,7 @@ def evidence_of_loop(
     Args:
         settings: The settings of the loop.
         chooser: The chooser of the loop.
-        now: Clock time in seconds.
+        now: The time in seconds.
         level: See :meth:`.BanditLoop.evidence`.
 
     Raises:

@@ -25,7 +25,7 @@ from botorch_bandits.confidence import Guarantee, WidthRule
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import ExponentialWeights
-from botorch_bandits.history import Failure, History, Outcome, Query
+from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.censoring import Censoring
 from botorch_bandits.loop.engines import ArmsEngine, ModelEngine, plays_by_row
@@ -77,15 +77,12 @@ class Chooser:
     Args:
         settings: The loop's settings.
         history: The history so far, in the sign in which it was told.
-        fit: Hyperparameters on record, from :meth:`latest_fit`, which need not be fitted again.
 
     Attributes:
         segments: Resets and multipliers, if the loop has any.
     """
 
-    def __init__(
-        self, settings: LoopSettings, history: History, fit: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, settings: LoopSettings, history: History) -> None:
         """See the class."""
         self._minimizes = not settings.maximize
         self.segments: Segments | None = None
@@ -100,8 +97,6 @@ class Chooser:
             self.segments.replay(history)
         self._watch = None if settings.constraints is None else ConstraintWatch(settings)
         self._begin_segment()
-        if fit is not None and self._arms is None and (fit["segment"], fit["epoch"]) == self._place:
-            self._models.restore_fit(fit, self.view(0.0))
 
     @property
     def multipliers(self) -> Multipliers | None:
@@ -130,7 +125,7 @@ class Chooser:
         """Return the view of the outcomes that count in the next round, without pseudo-values.
 
         Args:
-            now: Clock time in seconds.
+            now: The time in seconds.
             context: The context of the round, or None.
         """
         view = self._all(now, context)
@@ -169,7 +164,7 @@ class Chooser:
         Args:
             round_number: One more than the rounds so far.
             context: The context of the round, or None without contexts.
-            now: Clock time in seconds.
+            now: The time in seconds.
             limits: The restriction of the round; None for the whole domain.
         """
         self.begin_round(round_number)
@@ -221,26 +216,29 @@ class Chooser:
         if self.segments is not None:
             self.segments.check_outcome(self._in_sign_of_model(outcome))
 
-    def add_query(self, query: Query) -> None:
-        """Process a query that was added to the history."""
-        if self.segments is not None:
-            self.segments.add_query(query)
+    def hear(self, entry: Any) -> None:
+        """Process a query or an event that was added to the history; a reset may follow.
 
-    def add_outcome(self, outcome: Outcome) -> None:
-        """Process an outcome that was added to the history; a reset may follow."""
-        told = self._in_sign_of_model(outcome)
-        is_reset = self.segments is not None and self.segments.add_outcome(told) is not None
-        is_refused = self._arms is not None and not self._arms.takes_weights
-        if is_reset or (outcome.is_weighted and is_refused):
-            self._begin_segment()
-        if self._watch is not None:
-            assert self.segments is not None
-            self._watch.hear(self.segments, self._history)
-
-    def add_failure(self, failure: Failure) -> None:
-        """Process a failure that was added to the history."""
-        if self.segments is not None:
-            self.segments.add_failure(failure)
+        Args:
+            entry: A query, outcome or failure; a retraction changes what was processed before.
+        """
+        segments = self.segments
+        if entry.state == Outcome.state:
+            told = self._in_sign_of_model(entry)
+            is_reset = segments is not None and segments.add_outcome(told) is not None
+            is_refused = self._arms is not None and not self._arms.takes_weights
+            if is_reset or (entry.is_weighted and is_refused):
+                self._begin_segment()
+            if self._watch is not None:
+                assert segments is not None
+                self._watch.hear(segments, self._history)
+        elif segments is None:
+            return
+        elif entry.state == Query.state:
+            self.begin_round(entry.round_number)
+            segments.add_query(entry)
+        else:
+            segments.add_failure(entry)
 
     def _in_sign_of_model(self, outcome: Outcome) -> Outcome:
         return outcome.flipped() if self._minimizes else outcome
@@ -252,6 +250,17 @@ class Chooser:
             return None
         segment, epoch = self._place
         return {"segment": segment, "epoch": epoch, **fit}
+
+    def restore_fit(self, fit: Mapping[str, Any]) -> None:
+        """Continue from hyperparameters on record, which then need not be fitted again.
+
+        Args:
+            fit: From :meth:`latest_fit`, perhaps of another process.
+        """
+        if self._arms is not None or fit == self.latest_fit():
+            return
+        if (fit["segment"], fit["epoch"]) == self._place:
+            self._models.restore_fit(fit, self.view(0.0))
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
@@ -278,7 +287,7 @@ class Chooser:
 
         Args:
             constraint: The index of the constraint.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         rule = self._settings.constraints
         assert rule is not None
@@ -298,7 +307,7 @@ class Chooser:
 
         Args:
             rules: One per output, for outcomes without delay.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         return self._models.widened_rules(rules, self.view(now))
 
@@ -306,7 +315,7 @@ class Chooser:
         """Return whether the constraints can be met, according to the data.
 
         Args:
-            now: Clock time in seconds.
+            now: The time in seconds.
             width: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
         assert self.segments is not None
@@ -320,7 +329,7 @@ class Chooser:
         """Return the guarantee of the settings for the history so far.
 
         Args:
-            now: Clock time in seconds.
+            now: The time in seconds.
             num_given: How many rounds of the history the loop was given.
         """
         context_dim = self._settings.context_dim
@@ -344,7 +353,7 @@ class Chooser:
 
         Args:
             context: The context of the round, or None without contexts.
-            now: Clock time in seconds.
+            now: The time in seconds.
         """
         domain, view = self._domain_in(context), self.view(now, context)
         view = replace(view, pending=view.pending[:0])

@@ -1,4 +1,4 @@
-"""Settings of a loop as a user would write them, from the loop or from its journal's header.
+"""Settings of a loop as a user would write them, from the header of its storage.
 
 Tables and pages show them, so they are short: large tensors are shown by their shapes, and
 uninteresting parts are left out.
@@ -39,7 +39,7 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
     """Return a name and a description for each setting that is in use.
 
     Args:
-        settings: The settings in a journal's header.
+        settings: The settings in the header of a run.
     """
     rows = []
     for name in NAMES:

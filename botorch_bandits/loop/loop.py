@@ -7,10 +7,8 @@ same point, to the last bit on the same platform.
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -34,20 +32,18 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
-from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.attaching import AttachesPoints
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_given,
     check_of_loop,
     check_request,
-    checked_clock,
     evidence_of_loop,
     too_large_in,
     warn_of_drift_rate,
 )
 from botorch_bandits.loop.feasibility import Feasibility
-from botorch_bandits.loop.journal import LoopJournal
+from botorch_bandits.loop.log import open_log
 from botorch_bandits.loop.minimizing import turned_check
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.repeated_failures import warn_of_repeated_failures
@@ -76,8 +72,10 @@ class BanditLoop(AttachesPoints):
     and read on one loop; they take turns. Recipes and rules are copied, so later changes to the
     originals do not affect the loop.
 
-    With ``journal=``, or :meth:`open`, everything that is asked or told is on disk before the call
-    returns, and a loop that is opened again continues as if nothing had happened.
+    With ``storage=``, everything that is asked or told is on disk before the call returns. A loop
+    with the same settings and storage continues the run as if nothing had happened, and loops in
+    several processes, or on several machines, ask and tell on one run: they choose one after
+    another, and each sees what the others were told.
 
     Args:
         domain: The domain of the points: :class:`~botorch_bandits.Space` (named parameters),
@@ -114,27 +112,29 @@ class BanditLoop(AttachesPoints):
             at random; 0 if omitted, or 5 if no acquisition is given.
         seed: The seed of everything that is drawn at random.
         maximize: If False, outcomes are costs, and the loop minimizes them. The history, the
-            journal, :meth:`best`, diagnostics and plots show the costs as they were told; a prior
+            storage, :meth:`best`, diagnostics and plots show the costs as they were told; a prior
             mean and the ``minimum`` of ``Censored`` (the largest cost) have the same sign. Models,
             including those that your own function builds, see minus the cost. Constraints keep
             their sign.
         repeats: If 1.1, a point is played repeatedly before the next one is chosen, for as long as
             the bound on regret grows by at most 10 percent. The computing time then depends on the
             few distinct points, not on the number of rounds.
-        clock: Returns the time in seconds; passed in so that tests and replays are exact.
-        history: Continue from this history; it is used, not copied.
-        journal: The path of a file in which everything is recorded. If the file exists, the loop
-            continues from it.
+        history: Continue from this history; it is used, not copied. With a storage, a new run
+            begins with its rows.
+        storage: Where the run is recorded: the path of an SQLite file, or the URL of a PostgreSQL
+            database (``"postgresql://user@host/database#run"``), which many machines can reach. If
+            there is a run, the loop continues it. None for memory.
 
     Raises:
-        TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
+        TypeError: If an argument is of the wrong kind, or a setting cannot be written to a storage
             (``UnnamedSettingError``).
-        ValueError: If a setting is infeasible on this domain, or the journal was begun with other
-            settings (:class:`~botorch_bandits.DifferentSettingsError`).
-        JournalError: If the journal cannot be used; see :mod:`botorch_bandits.journal`.
+        ValueError: If a setting is infeasible on this domain, the run was begun with other settings
+            (:class:`~botorch_bandits.DifferentSettingsError`), or a history is given for a run that
+            has its own.
+        StorageError: If the storage cannot be used.
 
     Warns:
-        EnvironmentWarning: If the journal was begun with another processor, versions or threads.
+        EnvironmentWarning: If the run was begun with another processor, versions or threads.
         UserWarning: If ``forgetting=TimeVaryingKernel(rate)`` comes with an ``EvidenceRestart``
             that has another ``drift_rate``, or none.
 
@@ -149,10 +149,23 @@ class BanditLoop(AttachesPoints):
         ...     outcome = loop.tell(query.id, reward=-float((query.x - 0.3) ** 2))
         >>> loop.history
         History(3 queries, 3 arrived)
+
+        A run that goes on later, in another process as well:
+
+        >>> import tempfile
+        >>> settings = dict(model=model, acquisition=rule, seed=0)
+        >>> path = Path(tempfile.mkdtemp()) / "run.db"
+        >>> with BanditLoop(Box([[0.0], [1.0]]), **settings, storage=path) as loop:
+        ...     outcome = loop.tell(loop.ask().id, reward=1.0)
+        >>> with BanditLoop(Box([[0.0], [1.0]]), **settings, storage=path) as loop:
+        ...     loop.history
+        History(1 queries, 1 arrived)
     """
 
     @explains_arguments(
         "BanditLoop",
+        journal="Pass storage=, such as storage='run.db'.",
+        clock="Pass at= to ask, tell, tell_failed, attach and retract.",
         minimize="To minimize, pass maximize=False.",
         direction="To minimize, pass maximize=False.",
         random_state="Pass seed=, an integer.",
@@ -174,9 +187,8 @@ class BanditLoop(AttachesPoints):
         seed: int = 0,
         maximize: bool = True,
         repeats: float | None = None,
-        clock: Callable[[], float] = time.time,
         history: History | None = None,
-        journal: str | Path | None = None,
+        storage: str | Path | None = None,
     ) -> None:
         """See the class."""
         if num_initial is None:
@@ -211,58 +223,18 @@ class BanditLoop(AttachesPoints):
             repeats=repeats,
         )
         warn_of_drift_rate(settings)
-        self._clock = checked_clock(clock)
-        super().__init__()
-        sizes = settings.history_sizes
-        self._history = History(*sizes) if history is None else check_history(history, *sizes)
-        for query in self._history.queries:
-            check_given(settings.domain, query)
-        check_weighted_history(settings, self._history)
-        self._history.name_points(settings.domain.decode)
-        self._num_given = self._history.num_queries
-        if journal is None:
-            self._begin()
-            return
-        self._journal = LoopJournal(journal, settings, history)
+        if history is not None:
+            check_history(history, *settings.history_sizes)
+            for query in history.queries:
+                check_given(domain, query)
+            check_weighted_history(settings, history)
+            history.name_points(domain.decode)
+        super().__init__(open_log(settings, history, storage))
         try:
-            self._read_journal()
-            self._num_given = self._journal.num_given
             self._begin()
         except BaseException:
-            self._journal.close()
+            self.close()
             raise
-
-    @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None = None,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Continue the loop whose journal this is, or begin one.
-
-        Args:
-            path: The path of the journal.
-            domain: As for the class.
-            model: As for the class.
-            acquisition: As for the class.
-            **settings: The other arguments of the class, except ``journal``. They must be the ones
-                with which the journal was begun.
-
-        Example:
-            >>> import tempfile
-            >>> from botorch_bandits import Box
-            >>> path = Path(tempfile.mkdtemp()) / "run.journal"
-            >>> settings = dict(domain=Box([[0.0], [1.0]]), model=None, acquisition=RandomSearch())
-            >>> with BanditLoop.open(path, **settings) as loop:
-            ...     outcome = loop.tell(loop.ask().id, reward=1.0)
-            >>> with BanditLoop.open(path, **settings) as loop:
-            ...     loop.history
-            History(1 queries, 1 arrived)
-        """
-        return cls(domain, model, acquisition, journal=path, **settings)
 
     def __repr__(self) -> str:
         """Show the domain, the acquisition and the number of rounds so far."""
@@ -272,15 +244,14 @@ class BanditLoop(AttachesPoints):
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     @property
-    def journal_path(self) -> Path | None:
-        """The path of the loop's journal, or None without one."""
-        return None if self._journal is None else self._journal.path
+    def storage(self) -> str | None:
+        """Where the run is recorded; None in memory."""
+        return self._log.location
 
     def close(self) -> None:
-        """Close the journal, if there is one, and release its lock; a second call does nothing."""
+        """Close the storage, if there is one; a second call does nothing."""
         with self._lock:
-            if self._journal is not None:
-                self._journal.close()
+            self._log.close()
 
     def __enter__(self) -> Self:
         """Return the loop itself."""
@@ -292,26 +263,8 @@ class BanditLoop(AttachesPoints):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the journal."""
+        """Close the storage."""
         self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, without the lock.
-
-        Raises:
-            TypeError: If the loop has a journal, which can have only one writer.
-        """
-        if self._journal is not None:
-            raise TypeError(
-                "a loop with a journal cannot be copied or sent to another process, because a "
-                "journal has one writer. Copy loop.history, or send queries."
-            )
-        return self._state_to_copy()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state with a new lock."""
-        vars(self).update(state)
-        self._begin_turns()
 
     def ask(
         self,
@@ -322,6 +275,8 @@ class BanditLoop(AttachesPoints):
         fixed: Mapping[Any, Any] | None = None,
         avoid: Any = None,
         avoid_within: float | None = None,
+        at: float | None = None,
+        timeout: float | None = None,
     ) -> Query:
         """Choose the next point, record the query and return it.
 
@@ -329,6 +284,10 @@ class BanditLoop(AttachesPoints):
         points that remain, and uniform draws are taken from these points; nothing else changes.
         Regret is then measured against the best of these points, and :meth:`guarantee` states what
         that requires.
+
+        On a run that several processes share, asks take turns: the query is chosen from everything
+        that was told when its turn came. Queries that other processes asked are pending queries
+        like those of this one; see :attr:`pending`.
 
         Args:
             context: ``context_dim`` numbers that are known before the choice; the loop chooses only
@@ -345,6 +304,10 @@ class BanditLoop(AttachesPoints):
             avoid_within: On a box or a space, the least distance between the query and the points
                 to avoid, as a share of the sides of the box; whole numbers and categories count 1
                 if they differ; 0.01 if omitted.
+            at: The time in seconds of a query that was asked at another time, as in a replay; now
+                if omitted. Delays in seconds are differences of such times.
+            timeout: For how many seconds to wait at most while others choose; without limit if
+                omitted.
 
         Returns:
             A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x``, or at
@@ -359,7 +322,8 @@ class BanditLoop(AttachesPoints):
                 length or not finite; if nothing is left to choose from, a value is not in the
                 domain, or the loop does not support the restriction; or if the request was made
                 before with other arguments. Nothing is recorded then.
-            JournalError: If the query cannot be written to the journal. Nothing is recorded then.
+            StorageError: If the query cannot be written to the storage, in which case nothing is
+                recorded, or its turn does not come in time (``TurnTimeout``).
 
         Example:
             >>> from botorch_bandits import Arms
@@ -372,22 +336,24 @@ class BanditLoop(AttachesPoints):
         if any(each is not None for each in given):
             limits = read_restriction(self.settings, *given)
         record = None if limits is None else limits.record
-        with self._lock:
-            self._catch_up()
-            if request_id is not None:
-                answered = self._history.query_of_request(request_id)
-                if answered is not None:
-                    return check_request(answered, context, restriction=record)
-            round_number = self._next_round()
-            now = self._clock()
-            with self._derived_state() as chooser:
+        if timeout is not None:
+            timeout = check_positive("timeout", timeout)
+        with self._log.turn(timeout), self._lock:
+            while True:
+                if request_id is not None:
+                    answered = self._history.query_of_request(request_id)
+                    if answered is not None:
+                        return check_request(answered, context, restriction=record)
+                round_number, now = self._next_round(), self._log.now(at)
+                # put back when the query is on record: an error leaves it in a round that it began
+                chooser, self._cached_chooser = self._chooser, None
                 x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
                 named = self.settings.domain.decode(x)
                 told = now, context, diagnostics, request_id, named, record
                 query = self._history.new_query(x, origin, *told)
-                self._record(query, fit=chooser.latest_fit())
-                chooser.add_query(query)
-            return query
+                if recorded := self._log.record(query, fit=chooser.latest_fit()):
+                    self._cached_chooser = chooser
+                    return recorded[0]
 
     def tell(
         self,
@@ -397,12 +363,14 @@ class BanditLoop(AttachesPoints):
         *,
         count: int | None = None,
         noise: float | None = None,
+        at: float | None = None,
     ) -> Outcome:
-        """Record the reward of a query.
+        """Record the reward of a query, whichever process asked it.
 
         With ``restart=``, the outcome of a uniform query may bring a reset; see :attr:`resets`.
 
-        Telling the same outcome again does nothing and returns the recorded outcome.
+        Telling the same outcome again does nothing and returns the recorded outcome. An outcome
+        that is told while another process chooses counts after the query that it chooses.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
@@ -414,6 +382,7 @@ class BanditLoop(AttachesPoints):
                 ``count`` impressions; it must not depend on the observed values.
             noise: The variance of this reward's noise, if it differs from the model's; it must be
                 known before the reward is observed.
+            at: The time in seconds, as for :meth:`ask`.
 
         Raises:
             KeyError: If the id was never asked.
@@ -425,31 +394,35 @@ class BanditLoop(AttachesPoints):
                 feedback by more than noise explains; if ``count`` or ``noise`` is not positive,
                 both are given, or a part of the loop does not support them. Nothing is recorded
                 then.
-            JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
+            StorageError: If the outcome cannot be written to the storage. Nothing is recorded then.
         """
         with self._lock:
-            self._catch_up()
-            told = self._history.outcome(query_id)
-            if told is not None:
-                given = (told.arrived_at, told.arrived_round, constraints, count, noise)
-                if told == self._history.outcome_of(told.query_id, reward, *given):
-                    return told
-            now = self._clock()
-            outcome = self._history.new_outcome(
-                query_id, reward, now, constraints, count=count, noise=noise
-            )
-            self._check_told(outcome, self._history.query(query_id), now)
-            with self._derived_state() as chooser:
-                chooser.check_outcome(outcome)
-                self._record(outcome)
-                chooser.add_outcome(outcome)
-            return outcome
+            while True:
+                told = self._history.outcome(query_id)
+                if told is not None:
+                    given = (told.arrived_at, told.arrived_round, constraints, count, noise)
+                    if told == self._history.outcome_of(told.query_id, reward, *given):
+                        return told
+                now = self._log.now(at)
+                outcome = self._history.new_outcome(
+                    query_id, reward, now, constraints, count=count, noise=noise
+                )
+                self._check_told(outcome, self._history.query(query_id), now)
+                if recorded := self._log.record(outcome):
+                    return recorded[0]
 
     @explains_arguments(
         constraints="No constraint values can be told without a reward, so keep an account of what "
         "failed and lost queries cost, and tell the loop limits that are tighter by as much."
     )
-    def tell_failed(self, query_id: int, reason: str | None = None, avoid: bool = False) -> Failure:
+    def tell_failed(
+        self,
+        query_id: int,
+        reason: str | None = None,
+        avoid: bool = False,
+        *,
+        at: float | None = None,
+    ) -> Failure:
         """Record that no outcome of a query will come.
 
         The query is no longer pending, and no model sees it, so that its point may be chosen again
@@ -466,31 +439,28 @@ class BanditLoop(AttachesPoints):
             reason: Why.
             avoid: Whether the loop should avoid the point, because the point caused the failure.
                 This makes a difference only with ``Hallucinated`` feedback.
+            at: The time in seconds, as for :meth:`ask`.
 
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reason is not a string.
             ValueError: If the query has a reward, or had one that was retracted.
-            JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
+            StorageError: If the failure cannot be written to the storage. Nothing is recorded then.
 
         Warns:
             RepeatedFailureWarning: If a point without an outcome failed three times in a row and
                 is not avoided, with ``Hallucinated`` feedback.
         """
+        avoided = avoid and self.settings.feedback.hallucinates
         with self._lock:
-            self._catch_up()
-            told = self._history.failure(query_id)
-            if told is not None:
-                return told
-            avoided = avoid and self.settings.feedback.hallucinates
-            failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
-            with self._derived_state() as chooser:
-                self._record(failure)
-                chooser.add_failure(failure)
-            warn_of_repeated_failures(self.settings, self._history)
-            return failure
+            while (told := self._history.failure(query_id)) is None:
+                now = self._log.now(at)
+                failure = self._history.new_failure(query_id, now, reason, avoided)
+                if self._log.record(failure):
+                    warn_of_repeated_failures(self.settings, self._history)
+            return told
 
-    def retract(self, query_id: int, reason: str) -> Retraction:
+    def retract(self, query_id: int, reason: str, *, at: float | None = None) -> Retraction:
         """Withdraw an outcome that was told, because it is wrong.
 
         The outcome stays on record with the reason, but no longer counts: it is removed from the
@@ -506,30 +476,37 @@ class BanditLoop(AttachesPoints):
         Args:
             query_id: The id of a query whose outcome was told, or attached.
             reason: Why the outcome is withdrawn; it is recorded.
+            at: The time in seconds, as for :meth:`ask`.
 
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reason is not a string.
             ValueError: If the reason is blank, or the query is pending, has failed, or was already
                 retracted.
-            JournalError: If it cannot be written to the journal. Nothing is recorded then.
+            StorageError: If it cannot be written to the storage. Nothing is recorded then.
         """
         with self._lock:
-            self._catch_up()
-            retraction = self._history.new_retraction(query_id, reason, self._clock())
-            self._cached_chooser = None  # rebuild it: this outcome may break it
-            try:
-                self._record(retraction)
-            except BaseException:
-                with suppress(JournalError):  # the next call tries again
-                    self._catch_up()
-                raise
-            return retraction
+            while True:
+                retraction = self._history.new_retraction(query_id, reason, self._log.now(at))
+                if recorded := self._log.record(retraction):
+                    return recorded[0]
 
     @property
     def history(self) -> History:
         """Everything that was asked and told; do not add to it."""
+        if self.storage is not None:
+            with self._lock:  # which reads what other processes wrote
+                return self._history
         return self._history
+
+    @property
+    def pending(self) -> tuple[Query, ...]:
+        """The queries without an outcome, in the order in which they were asked.
+
+        They may have been asked by other processes: ``asked_at`` and ``asked_by`` say when and by
+        whom. Any process may tell the outcome of a query, or that it failed.
+        """
+        return self.history.pending()
 
     def feedback_view(self) -> CensoredView:
         """Return how censored feedback classifies the queries now: pending, lost or late.
@@ -543,7 +520,7 @@ class BanditLoop(AttachesPoints):
         if feedback is None:
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
         with self._lock:
-            given = self._history.num_queries + 1, self._clock(), self._chooser.first
+            given = self._history.num_queries + 1, self._history.latest_at, self._chooser.first
             return feedback.view(self._history, *given)
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
@@ -580,7 +557,8 @@ class BanditLoop(AttachesPoints):
         context = check_context(self.settings.context_dim, context)
         with self._lock:
             chooser = self._chooser
-            best = best_now(self.settings, self._history, chooser, context, self._clock())
+            now = self._history.latest_at
+            best = best_now(self.settings, self._history, chooser, context, now)
             return None if best is None else self._as_told(best[0].id)
 
     def recommend(self, context: Any = None, among: str = "all") -> Recommendation:
@@ -618,7 +596,7 @@ class BanditLoop(AttachesPoints):
         """
         context = check_context(self.settings.context_dim, context, "recommend")
         with self._lock:
-            given = self._clock(), self._num_given
+            given = self._history.latest_at, self._log.num_given
             args = self.settings, self._history, self._chooser
             return recommendation_now(*args, context, among, *given)
 
@@ -675,7 +653,7 @@ class BanditLoop(AttachesPoints):
         if width is not None:
             width = check_positive("width", width)
         with self._lock:
-            found = self._chooser.feasibility(self._clock(), width)
+            found = self._chooser.feasibility(self._history.latest_at, width)
             if found.nearest is None:
                 return found
             return replace(found, nearest=self._as_told(found.nearest[0].id))
@@ -711,7 +689,7 @@ class BanditLoop(AttachesPoints):
                 name = name_of(self.settings.model)
                 gap = f"the model is made from outcomes (by {name}), and none has arrived yet"
                 return Guarantee(method="a loop without outcomes", gaps=(gap,))
-            return self._chooser.guarantee(self._clock(), self._num_given)
+            return self._chooser.guarantee(self._history.latest_at, self._log.num_given)
 
     def check_model(self) -> ModelCheck:
         """Return whether the outcomes since the last reset agree with the model.
@@ -736,7 +714,7 @@ class BanditLoop(AttachesPoints):
             12
         """
         with self._lock:
-            view = self._chooser.arrived(self._clock())
+            view = self._chooser.arrived(self._history.latest_at)
             inputs = self._chooser.inputs(view)
             check = check_of_loop(self.settings, self.current_model(), view, inputs)
             return check if self.settings.maximize else turned_check(check)
@@ -754,7 +732,7 @@ class BanditLoop(AttachesPoints):
                 ``loop.change_tests[-1].candidate_weights``.
         """
         with self._lock:
-            return evidence_of_loop(self.settings, self._chooser, self._clock(), level)
+            return evidence_of_loop(self.settings, self._chooser, self._history.latest_at, level)
 
     def current_model(self) -> Model:
         """Return the model of the outcomes since the last reset; it is shared, so do not change it.
@@ -773,7 +751,7 @@ class BanditLoop(AttachesPoints):
                     "no outcome has arrived, so the model cannot be built. Tell the first outcome "
                     "with loop.tell(query.id, reward)."
                 )
-            return self._chooser.model(self._clock())
+            return self._chooser.model(self._history.latest_at)
 
     def _begin(self) -> None:
         """Derive the state from the history, even if an outcome makes multipliers overflow."""
@@ -781,7 +759,8 @@ class BanditLoop(AttachesPoints):
         problem = too_large_in(self._history)
         if problem is None:
             try:
-                _ = self._chooser
+                with self._lock:
+                    _ = self._chooser
                 return
             except MultiplierOverflowError as error:  # as after outcomes were withdrawn
                 problem = (
@@ -800,6 +779,8 @@ class BanditLoop(AttachesPoints):
         if (feedback := self.settings.feedback.censored) is not None:
             scale, arrived = self.settings.outcome_scale, outcome.arrived_round
             feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
+        if self.settings.constraints is not None:
+            self._chooser.check_outcome(outcome)
 
     def _next_round(self) -> int:
         round_number = self._history.num_queries + 1

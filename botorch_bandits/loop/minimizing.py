@@ -1,6 +1,6 @@
 """A loop that minimizes: the one place where outcomes, settings and answers change their sign.
 
-History and journal have the user's own numbers. Models, widths, tests and multipliers see minus
+History and storage have the user's own numbers. Models, widths, tests and multipliers see minus
 these numbers, so that all other modules maximize and do not know about it: the choices are those of
 a loop that maximizes and is told the negatives. Constraint values keep their sign.
 """

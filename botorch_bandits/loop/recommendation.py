@@ -216,7 +216,7 @@ def recommendation_now(
         chooser: The loop's chooser, which has resets, multipliers and the model.
         context: The context for which it is recommended; None in a loop without contexts.
         among: One of :data:`AMONG`.
-        now: Clock time in seconds.
+        now: The time in seconds.
         num_given: How many rounds of the history were given to the loop.
 
     Raises:
@@ -405,7 +405,7 @@ class _Search:
         acquisition: The acquisition of the next round, without pending points.
         domain: The domain of the model's inputs in the context.
         context: The context, or None.
-        now: Clock time in seconds.
+        now: The time in seconds.
         is_certain: Whether the confidence bounds hold.
     """
 

@@ -50,7 +50,7 @@ class Restriction:
     """What one round may choose from.
 
     Attributes:
-        record: The restriction in plain values, as in a journal and :attr:`.Query.restriction`.
+        record: The restriction in plain values, as in a storage and :attr:`.Query.restriction`.
         part: The set of the round; all arms if :attr:`among` lists some of them.
         among: On arms, the indices of those that may be chosen, in order; otherwise None.
     """

@@ -1,6 +1,6 @@
 """The settings of a loop, checked: each one alone, and whether they go together.
 
-:class:`LoopSettings` is the single list of them. The loop, its journal's header and everything that
+:class:`LoopSettings` is the single list of them. The loop, its storage and everything that
 is derived from a history take them from there.
 """
 
@@ -597,7 +597,7 @@ class LoopSettings:
     """The settings of a loop; suggestions depend only on them and the history.
 
     They are checked when the object is created, and the settings in :data:`OWNED` are copied. A
-    journal's header has each field under its name.
+    storage has each field under its name.
 
     Attributes:
         domain: The domain of the points.

@@ -25,7 +25,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.coordinates import Whole
 
 Plain: TypeAlias = str | int | float | bool | None
-"""The types of values that a journal records exactly."""
+"""The types of values that a storage records exactly."""
 
 LARGEST_INTEGER = 2**53
 """Beyond this size, float64 does not distinguish neighboring integers."""
@@ -450,7 +450,7 @@ def check_plain(name: str, value: Any) -> Plain:
         return value
     raise TypeError(
         f"{name} is {value!r}, but values must be plain: strings, numbers, True, False and None, "
-        "so that a journal can hold them. Give each object a name, and look it up in the function."
+        "so that a storage can hold them. Give each object a name, and look it up in the function."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import pickle
 from typing import Any
@@ -47,7 +46,7 @@ ALWAYS = {"leader_probability": 1e-12}  # the challenger
 
 
 def make(acquisition: Any, model: Any = MODEL, domain: Any = ARMS, **options: Any) -> BanditLoop:
-    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **options)
+    return BanditLoop(domain, model, acquisition, **options)
 
 
 def top_two(**options: Any) -> Any:

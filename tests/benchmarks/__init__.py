@@ -1,7 +1,7 @@
 """Benchmarks: this package against the ordinary BoTorch way, on the same work in the same run.
 
 Run them in a clone with ``python tests/benchmarks``; ``python tests/benchmarks faults`` kills
-durable loops and cuts their journals off. Nothing here is installed.
+durable loops. Nothing here is installed.
 """
 
 from benchmarks.measure import Benchmark, Measurement, Scale

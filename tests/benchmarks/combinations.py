@@ -311,7 +311,6 @@ def build_loop(
         forgetting=forgetting[one.forgetting],
         constraints=constraints[one.constraints],
         context_dim=CONTEXTS[one.contexts],
-        clock=lambda: 0.0,
         history=history,
     )
 

@@ -1,7 +1,7 @@
 """The command line of the benchmarks, of two campaigns and of the league.
 
 ``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
-tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
+tests/benchmarks faults`` kills loops and counts what was lost;
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
 tests/benchmarks league`` plays our default and what a user would pick instead.
 """
@@ -198,13 +198,11 @@ def build_faults_parser() -> argparse.ArgumentParser:
     """Return the parser of the campaign of faults."""
     faults = CommandParser(
         prog=f"{PROGRAM} {FAULTS}",
-        description="Kill processes that play at random moments and cut journals off at random "
-        "bytes; continue, and compare with uninterrupted runs. The exit code is 1 if an outcome "
-        "was lost or a suggestion changed.",
+        description="Kill processes that play at random moments; continue, and compare with "
+        "uninterrupted runs. The exit code is 1 if an outcome was lost or a suggestion changed.",
     )
     faults.add_argument("--kills", type=int, default=200, help="in all (default 200)")
-    faults.add_argument("--cuts", type=int, default=200, help="in all (default 200)")
-    faults.add_argument("--quick", action="store_true", help="a tenth of both; for a look")
+    faults.add_argument("--quick", action="store_true", help="a tenth of them; for a look")
     faults.add_argument("--seed", type=int, default=0, help="default 0")
     faults.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     faults.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -218,18 +216,16 @@ def run_faults(options: argparse.Namespace) -> int:
     Returns:
         The exit code: 0, or 1 if anything was lost or changed.
     """
-    numbers = []
-    for name in ("kills", "cuts"):
-        number = check_integer(f"--{name}", getattr(options, name), minimum=0)
-        numbers.append(number // QUICK_FAULTS if options.quick else number)
+    number = check_integer("--kills", options.kills, minimum=0)
+    number //= QUICK_FAULTS if options.quick else 1
     seed = check_integer("--seed", options.seed, minimum=0)
     # the processes that play have one thread, as libraries read it at import
     os.environ["OMP_NUM_THREADS"] = "1"
-    shares = [_shares(number, len(SETTING_NAMES)) for number in numbers]
+    shares = _shares(number, len(SETTING_NAMES))
     counts = []
-    with progress_bar(sum(numbers), "faults", not options.quiet) as advance:
-        for setting, kills, cuts in zip(SETTING_NAMES, *shares, strict=True):
-            counts.append(count_faults(setting, kills, cuts, seed, lambda: advance(1)))
+    with progress_bar(number, "faults", not options.quiet) as advance:
+        for setting, kills in zip(SETTING_NAMES, shares, strict=True):
+            counts.append(count_faults(setting, kills, seed, lambda: advance(1)))
     print(format_counts(counts))
     if options.out:
         _write_counts(options.out, counts)

@@ -1,7 +1,7 @@
 """Loops that are killed, and a script that plays them; see :mod:`benchmarks.faults`.
 
-What the script does next depends on the history alone, and so does its clock. A run that is
-interrupted and continued must therefore write the same journal, byte by byte, as one that is not.
+What the script does next depends on the history alone, and so do its times. A run that is
+interrupted and continued must therefore have the same events as one that is not.
 """
 
 from __future__ import annotations
@@ -97,27 +97,13 @@ def settings() -> dict[str, dict[str, Any]]:
     }
 
 
-class HistoryClock:
-    """Time passes with what happens, and stands still otherwise."""
-
-    loop: BanditLoop | None = None
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        assert self.loop is not None
-        return 7.0 * num_steps(self.loop.history)
-
-
 def build(name: str, **options: Any) -> BanditLoop:
-    """Return a loop by the name of its settings; ``journal=`` makes it durable."""
-    clock = HistoryClock()
-    loop = BanditLoop(**settings()[name], seed=5, clock=clock, **options)
-    clock.loop = loop
-    return loop
+    """Return a loop by the name of its settings; ``storage=`` makes it durable."""
+    return BanditLoop(**settings()[name], seed=5, **options)
 
 
 def num_steps(history: History) -> int:
-    """Return how many records the journal of a history has."""
+    """Return how many steps of the script there were."""
     attached = sum(query.origin == "attached" for query in history.queries)
     return history.num_queries + len(history.events) - attached
 
@@ -126,20 +112,20 @@ def step(loop: BanditLoop) -> None:
     """Do what the script does next: ask, tell, fail or attach; nothing depends on the past."""
     history = loop.history
     number = num_steps(history)
-    chance = random.Random(number)
+    chance, now = random.Random(number), 7.0 * number
     context = [math.sin(number)] if loop.settings.context_dim else None
     waiting = [query.id for query in history.pending()]
     lot = chance.random()
     if lot < 0.05:
         x = loop.settings.domain.sample(1, torch.Generator().manual_seed(number))[0]
-        loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context)
+        loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context, at=now)
     elif not waiting or (lot < 0.5 and len(waiting) < 4):
-        loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None)
+        loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None, at=now)
     elif lot < 0.6:
-        loop.tell_failed(chance.choice(waiting), reason=f"at step {number}")
+        loop.tell_failed(chance.choice(waiting), reason=f"at step {number}", at=now)
     else:
         query = history.query(chance.choice(waiting))
-        loop.tell(query.id, reward(query.x, query.id), constraints(loop, query.x))
+        loop.tell(query.id, reward(query.x, query.id), constraints(loop, query.x), at=now)
 
 
 def reward(x: torch.Tensor, query_id: int) -> float:
@@ -160,15 +146,9 @@ def constraints(loop: BanditLoop, x: torch.Tensor) -> list[float] | None:
 
 
 def play(loop: BanditLoop, total: int) -> None:
-    """Go on until there are so many records."""
+    """Go on until there were so many steps."""
     while num_steps(loop.history) < total:
         step(loop)
-
-
-def cut(content: bytes, num_records: int) -> bytes:
-    """Return the bytes of a journal up to the end of one of its records."""
-    lines = content.splitlines(keepends=True)
-    return b"".join(lines[: 2 + num_records])
 
 
 def derived(loop: BanditLoop) -> Any:

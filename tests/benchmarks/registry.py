@@ -64,7 +64,7 @@ BENCHMARKS = {
         Benchmark("workers", "what workers cost a task, on arms", workers.tasks_on_arms),
         Benchmark(
             "fits-on-record",
-            "a journal with 200 fits is opened, against all fits again",
+            "a run with 200 fits is opened, against all fits again",
             workers.fits_on_record,
         ),
         Benchmark("many-rows", "20000 rows on a box that repeat", rows.many_rows),

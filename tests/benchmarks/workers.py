@@ -1,6 +1,6 @@
-"""Benchmarks of what stands around a loop: handing tasks to workers, and opening a journal.
+"""Benchmarks of what stands around a loop: handing tasks to workers, and opening a run.
 
-The cost of a task is measured against a promise of one millisecond, and opening a journal against
+The cost of a task is measured against a promise of one millisecond, and opening a run against
 making all fits in it again, for there is no ordinary way to do either.
 """
 
@@ -82,7 +82,7 @@ def _seconds_of_tasks(executor: Executor, count: int, seed: int) -> float:
 
 
 def fits_on_record(scale: Scale) -> list[Measurement]:
-    """Open a journal with a fit after each of 200 rows, and ask, against making all fits again."""
+    """Open a run with a fit after each of 200 rows, and ask, against making all fits again."""
     rows = scale.of(200, 12)
     X, Y = smooth_data(rows, 2, scale.seed)
     settings: dict[str, Any] = {
@@ -95,8 +95,8 @@ def fits_on_record(scale: Scale) -> list[Measurement]:
     }
     spans: tuple[list[float], list[float]] = ([], [])
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.journal"
-        with BanditLoop.open(path, **settings) as loop:
+        path = Path(folder) / "run.db"
+        with BanditLoop(**settings, storage=path) as loop:
             for x, y in zip(X, Y[:, 0].tolist(), strict=True):
                 loop.attach(x, y)
             records = loop.history.to_records()
@@ -109,7 +109,7 @@ def fits_on_record(scale: Scale) -> list[Measurement]:
             spans[0].append(time.process_time() - start)
             point = again.ask().x
             start = time.process_time()
-            with BanditLoop.open(path, **settings) as loop:
+            with BanditLoop(**settings, storage=path) as loop:
                 loop.current_model()
                 spans[1].append(time.process_time() - start)
     ordinary, ours = (median(each) for each in spans)
@@ -123,6 +123,6 @@ def fits_on_record(scale: Scale) -> list[Measurement]:
             ordinary_seconds=ordinary,
             our_seconds=ours,
             at_least=20.0,
-            note="the model of a journal that is opened, against all fits again",
+            note="the model of a run that is opened, against all fits again",
         )
     ]

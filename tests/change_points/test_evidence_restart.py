@@ -104,10 +104,10 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loop_tests_as_the_detector_alone_does(form, domain, tmp_path):
     restart = EvidenceRestart(**FORMS[form])
-    loop = loop_with(restart, domain, journal=tmp_path / "run.journal")
+    loop = loop_with(restart, domain, storage=tmp_path / "run.db")
     play(loop, 24)
     loop.close()
-    loop = loop_with(restart, domain, journal=tmp_path / "run.journal")  # goes on
+    loop = loop_with(restart, domain, storage=tmp_path / "run.db")  # goes on
     play(loop, 32, first=24)
     assert [20 < reset.after_round <= 30 for reset in loop.resets] == [True]
     settings = dict(FORMS[form])
@@ -117,7 +117,7 @@ def test_a_loop_tests_as_the_detector_alone_does(form, domain, tmp_path):
     loop.close()
     changed = EvidenceRestart(**{**FORMS[form], "alpha": 0.002})
     with pytest.raises(ValueError, match=r"restart.alpha: was"):
-        loop_with(changed, domain, journal=tmp_path / "run.journal")
+        loop_with(changed, domain, storage=tmp_path / "run.db")
 
 
 def test_a_loop_that_drifts_restarts_at_changes_only():

@@ -37,7 +37,6 @@ def build(domain: str = "arms", **others: Any) -> BanditLoop:
         "restart": EvidenceRestart(robust=False),
         "num_initial": NUM_FIRST,
         "seed": 1,
-        "clock": lambda: 0.0,
     }
     return BanditLoop(DOMAINS[domain], **{**given, **others})
 
@@ -91,12 +90,12 @@ def test_as_candidates_beside_another_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_a_journal_brings_it_back(domain: str, tmp_path: Path) -> None:
+def test_a_storage_brings_it_back(domain: str, tmp_path: Path) -> None:
     whole = build(domain)
     play(whole, 19)
-    path = tmp_path / "run.journal"
+    path = tmp_path / "run.db"
     for num_rounds in (2, 4, 9, 4):  # in the middle of the first outcomes, too
-        with build(domain, journal=path) as part:
+        with build(domain, storage=path) as part:
             play(part, num_rounds)
             records, tests = part.history.to_records(), part.change_tests
     assert records == whole.history.to_records()

@@ -323,7 +323,6 @@ class Plan:
     def loop(
         self,
         seed: int,
-        clock: Callable[[], float],
         history: History | None = None,
         known: Mapping[str, float] | None = None,
     ) -> BanditLoop:
@@ -331,7 +330,6 @@ class Plan:
 
         Args:
             seed: Of the loop.
-            clock: In seconds.
             history: To continue from.
             known: What the multiplier rule is told of the functions.
         """
@@ -354,7 +352,6 @@ class Plan:
             num_initial={"0": 0, "3": 3, "all": setting.num_rounds}[setting.num_initial],
             context_dim=self.world.context_dim,
             seed=seed,
-            clock=clock,
             history=history,
         )
 

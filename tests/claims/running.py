@@ -655,7 +655,7 @@ class _LoopRun(_AnyRun):
         plan, setting = self.plan, self.setting
         self.now, self.num_epochs = 0.0, 0
         seed = int(self.stream.integers(2**31))
-        loop = self.loop = plan.loop(seed, lambda: self.now, known=self.known_of_rule())
+        loop = self.loop = plan.loop(seed, known=self.known_of_rule())
         if self.run == 0 and setting.prior_mean != "zero" and setting.model == "BanditGP":
             assumptions = loop.guarantee().assumptions
             is_centered = words.BOUNDED_NORM not in assumptions
@@ -668,7 +668,7 @@ class _LoopRun(_AnyRun):
             self.now = float(t)
             if setting.history == "continued" and t == self.num_rounds // 2 + 1:
                 known = self.known_of_rule()
-                loop = self.loop = plan.loop(seed, lambda: self.now, loop.history, known)
+                loop = self.loop = plan.loop(seed, loop.history, known)
             self.tell(self.due(t))
             if self.does_change and t > plan.change_round:
                 self.segment = 1
@@ -714,12 +714,12 @@ class _LoopRun(_AnyRun):
     def tell(self, arrived: list[_Told]) -> None:
         for told in arrived:
             if told.fails:
-                self.loop.tell_failed(told.query_id)
+                self.loop.tell_failed(told.query_id, at=self.now)
             else:
                 given: dict[str, Any] = {}
                 if told.constraint is not None:
                     given = {"constraints": [told.constraint]}
-                self.loop.tell(told.query_id, told.outcome, **given)
+                self.loop.tell(told.query_id, told.outcome, at=self.now, **given)
 
     def attach(self, t: int) -> None:
         kind, points = self.axes["attached"], self.world.points
@@ -735,7 +735,7 @@ class _LoopRun(_AnyRun):
             another = self.draw_noise(value, row)
             noise = max(noise, another, key=lambda each: self.direction * each)
         given: dict[str, Any] = {"context": row[:1]} if self.world.context_dim else {}
-        outcome = self.loop.attach(points[number], value + noise, **given)
+        outcome = self.loop.attach(points[number], value + noise, at=self.now, **given)
         told = self.new_outcome(outcome.query_id, row, "attached", t, False)
         told.ended, told.fails, told.noise, told.outcome = True, False, noise, value + noise
 
@@ -760,7 +760,7 @@ class _LoopRun(_AnyRun):
         is_in_hand = not any(
             not told.ended for told in self.seen.told if told.query_id >= self.first_id(t)
         )
-        query = loop.ask(**given)
+        query = loop.ask(at=self.now, **given)
         known, row = query.diagnostics, self.row(query.x, context)
         self.seen.multiplier = max(self.seen.multiplier, known.get("multiplier_1", 0.0))
         multipliers = loop._chooser.multipliers

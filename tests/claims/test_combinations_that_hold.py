@@ -83,17 +83,17 @@ class Played:
         plan = Plan(chosen)
         self.unit = plan.unit
         self.reward = plan.minimum + 0.3 if chosen.is_censored else 0.3
-        self.loop: BanditLoop = plan.loop(0, lambda: self.now)
+        self.loop: BanditLoop = plan.loop(0)
 
     def ask(self) -> int:
         self.now += 1.0
         given = {"context": [0.3]} if self.setting.contexts != "none" else {}
-        return self.loop.ask(**given).id  # type: ignore[arg-type]
+        return self.loop.ask(at=self.now, **given).id  # type: ignore[arg-type]
 
     def tell(self, query_id: int) -> None:
         has_none = self.setting.constraints == "none"
         given: dict[str, Any] = {} if has_none else {"constraints": [-0.1]}
-        self.loop.tell(query_id, self.reward, **given)
+        self.loop.tell(query_id, self.reward, at=self.now, **given)
 
     def play(self, num_rounds: int) -> None:
         for _ in range(num_rounds):

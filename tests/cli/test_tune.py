@@ -53,14 +53,14 @@ def test_the_same_command_goes_on_to_the_points_of_one_run(capsys):
         assert result()[name] == result("whole")[name]
 
 
-def test_show_prints_the_rounds_of_a_folder_and_of_a_journal(capsys):
+def test_show_prints_the_rounds_of_a_folder_and_of_a_storage(capsys):
     assert main([*SHORT, "--method", "random"]) == 0
     capsys.readouterr()
     assert main(["show", "run"]) == 0
     text = capsys.readouterr().out
     assert "6: 6 told, 0 pending, 0 failed, 0 retracted" in text
     assert f"{result()['best_reward']:.6g} in round {result()['best_round']}" in text
-    assert main(["show", "run/run.journal"]) == 0
+    assert main(["show", "run/run.db"]) == 0
     assert capsys.readouterr().out == text
 
 
@@ -130,14 +130,14 @@ def test_arguments_that_the_parser_refuses(options, named, capsys):
 def test_a_folder_with_other_settings_is_refused(capsys):
     short = [*SHORT, "--method", "random"]
     assert main(short) == 0
-    before = Path("run/run.journal").read_bytes()
+    before = Path("run/run.db").read_bytes()
     for other in (["--seed", "1"], ["--task", "logistic-regression"], ["--dataset", "wine"]):
         assert main([*short, *other]) == 2
         said = capsys.readouterr().err
         assert "run holds a run with" in said
         assert other[1] in said
         assert "--out" in said
-    assert Path("run/run.journal").read_bytes() == before
+    assert Path("run/run.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{"])
@@ -154,8 +154,8 @@ def test_a_file_in_place_of_the_folder_is_refused(capsys):
     assert "output folder run" in capsys.readouterr().err
 
 
-def test_show_refuses_what_is_no_journal(capsys):
-    Path("text").write_text("no journal\n", encoding="utf-8")
+def test_show_refuses_what_is_no_storage(capsys):
+    Path("text").write_text("no storage\n", encoding="utf-8")
     for path in ("nowhere", ".", "text"):
         assert main(["show", path]) == 2
         assert path in capsys.readouterr().err

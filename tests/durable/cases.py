@@ -1,6 +1,6 @@
 """Loops and the script that plays them; ``python tests/benchmarks faults`` uses the same."""
 
-from benchmarks.fault_cases import build, cut, derived, num_steps, play, settings, step
+from benchmarks.fault_cases import build, derived, num_steps, play, settings, step
 
 SETTINGS = settings()
 ARMS = SETTINGS["arms, ucb"]["domain"]
@@ -15,7 +15,6 @@ __all__ = [
     "SETTINGS",
     "UCB",
     "build",
-    "cut",
     "derived",
     "num_steps",
     "play",

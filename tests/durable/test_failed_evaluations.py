@@ -122,9 +122,9 @@ def test_guarantees_know_points_that_are_avoided() -> None:
 
 @FAILED
 @pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_a_journal_with_failures_goes_on(domain: Any, tmp_path: Path) -> None:
+def test_a_storage_with_failures_goes_on(domain: Any, tmp_path: Path) -> None:
     def open_loop() -> BanditLoop:
-        return BanditLoop.open(tmp_path / "run.journal", domain, MODEL, UCB)
+        return BanditLoop(domain, MODEL, UCB, storage=tmp_path / "run.db")
 
     function, again = Flaky(2, 3, 4, 5, 8), Flaky(2, 3, 4, 5, 8)
     whole = BanditLoop(domain, MODEL, UCB)

@@ -1,4 +1,4 @@
-"""A loop that learns its hyperparameters takes up the last fit in its journal, if it is its own."""
+"""A loop that learns its hyperparameters takes up the last fit on record, if it is of its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
 from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound, History
-from botorch_bandits.journal import Journal
+from botorch_bandits.loop.store import Event, NewEvent, open_store, read_store
 from botorch_bandits.models.builder import ModelBuilder
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -52,20 +52,20 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_opening_makes_no_fit_again_and_goes_on_as_if_nothing_had_happened(
     every: int, tmp_path: Path, fits: list[int]
 ) -> None:
-    whole, path = tmp_path / "whole.journal", tmp_path / "run.journal"
-    with BanditLoop.open(whole, **settings(every)) as loop:
+    whole, path = tmp_path / "whole.db", tmp_path / "run.db"
+    with BanditLoop(**settings(every), storage=whole) as loop:
         play(loop, 16)
-    with BanditLoop.open(path, **settings(every)) as loop:
+    with BanditLoop(**settings(every), storage=path) as loop:
         play(loop, 11)
     fits.clear()
-    with BanditLoop.open(path, **settings(every)) as loop:
+    with BanditLoop(**settings(every), storage=path) as loop:
         query = loop.ask()
         # the outcome of the last round came behind the last fit on record
         assert fits == ([11] if every == 1 else [])
         loop.tell(query.id, float(torch.sin(7.0 * query.x).sum() + 0.05 * (query.id % 5)))
         play(loop, 16)
         ours = loop.history.to_records()
-    with BanditLoop.open(whole, **settings(every)) as loop:
+    with BanditLoop(**settings(every), storage=whole) as loop:
         theirs = loop.history.to_records()
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):  # to rounding, as rows are factorized anew
@@ -91,12 +91,12 @@ def test_a_history_alone_makes_each_fit_of_the_loop_once_and_in_its_order(
 
 
 def change(path: Path, other: Path, edit: Any) -> Path:
-    with Journal.open(path) as journal:
-        header, records = journal.header, [json.loads(json.dumps(r)) for r in journal.records()]
-    edit(records)
-    with Journal.create(other, header) as journal:
-        for record in records:
-            journal.append(record)
+    header, events = read_store(path)
+    edit(events)
+    new = [NewEvent(event.kind, event.query, event.body, event.at) for event in events]
+    store = open_store(other, header, lambda header: None)
+    store.write(0, lambda news: new)
+    store.close()
     return other
 
 
@@ -104,32 +104,33 @@ def change(path: Path, other: Path, edit: Any) -> Path:
 def test_a_fit_that_is_not_of_these_rows_is_made_again(
     what: str, tmp_path: Path, fits: list[int]
 ) -> None:
-    path = tmp_path / "run.journal"
-    with BanditLoop.open(path, **settings(3)) as loop:
+    path = tmp_path / "run.db"
+    with BanditLoop(**settings(3), storage=path) as loop:
         play(loop, 11)
 
-    def edit(records: list[dict[str, Any]]) -> None:
-        latest = [record["fit"] for record in records if "fit" in record][-1]
+    def edit(events: list[Event]) -> None:
+        bodies: list[Any] = [event.body for event in events]
+        latest = [body["fit"] for body in bodies if "fit" in body][-1]
         assert latest["num_rows"] == 9
         if what == "a reward":
-            next(record for record in records if "reward" in record)["reward"] += 1e-12
+            next(body for body in bodies if "reward" in body)["reward"] += 1e-12
         else:
             latest["digest"] = "0" * 64
 
-    other = change(path, tmp_path / "other.journal", edit)
+    other = change(path, tmp_path / "other.db", edit)
     fits.clear()
-    with BanditLoop.open(other, **settings(3)) as loop:
+    with BanditLoop(**settings(3), storage=other) as loop:
         loop.ask()
     assert fits == [3, 6, 9]
 
 
 def test_a_retraction_makes_the_fits_anew(tmp_path: Path, fits: list[int]) -> None:
-    path = tmp_path / "run.journal"
-    with BanditLoop.open(path, **settings(3)) as loop:
+    path = tmp_path / "run.db"
+    with BanditLoop(**settings(3), storage=path) as loop:
         play(loop, 11)
         loop.retract(1, "a broken sensor")
     fits.clear()
-    with BanditLoop.open(path, **settings(3)) as loop:
+    with BanditLoop(**settings(3), storage=path) as loop:
         query = loop.ask()
         assert fits == [3, 6, 9]
         records = loop.history.to_records()[:-1]

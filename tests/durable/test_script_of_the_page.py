@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from botorch_bandits.journal import Journal
+from botorch_bandits.loop.store import read_store
 
 ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")
@@ -28,7 +28,11 @@ def script_of_the_page() -> str:
 def num_told(path: Path) -> int:
     if not path.exists():
         return 0
-    return sum(record["kind"] == "told" for record in Journal.read(path).records())
+    return kinds(path).count("told")
+
+
+def kinds(path: Path) -> list[str]:
+    return [event.kind for event in read_store(path)[1]]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -56,27 +60,26 @@ def children_of(parent: int) -> list[int]:
 @pytest.mark.skipif(not PROC.is_dir(), reason="children are found in /proc")
 def test_the_script_of_the_page_survives_a_kill(tmp_path: Path) -> None:
     (tmp_path / "search.py").write_text(script_of_the_page(), encoding="utf-8")
-    journal = tmp_path / "search.journal"
+    storage = tmp_path / "search.db"
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "search.py"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment)
     try:
-        assert wait_for(lambda: num_told(journal) >= 3, 600.0)
+        assert wait_for(lambda: num_told(storage) >= 3, 600.0)
         workers = children_of(process.pid)
         assert len(workers) >= 4
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert wait_for(lambda: not any((PROC / str(worker)).exists() for worker in workers), 60.0)
-    before = num_told(journal)
+    before = num_told(storage)
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert "deploy" in done.stdout
-    records = list(Journal.read(journal).records())
-    kinds = [record["kind"] for record in records]
-    assert kinds.count("asked") == 30
-    assert kinds.count("told") + kinds.count("failed") == 30
-    assert kinds.count("told") > before
+    found = kinds(storage)
+    assert found.count("asked") == 30
+    assert found.count("told") + found.count("failed") == 30
+    assert found.count("told") > before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tempfile
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,9 @@ from botorch_bandits import (
     RandomSearch,
 )
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
-from botorch_bandits.journal import Journal, JournalFormatError
-from botorch_bandits.loop import journal as loop_journal
+from botorch_bandits.loop import StorageError
+from botorch_bandits.loop import log as loop_log
+from botorch_bandits.loop.store import open_store, read_store
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build, derived, play
 
@@ -123,11 +123,10 @@ def test_a_request_is_answered_once() -> None:
 def test_what_is_refused_is_not_written(
     arguments: tuple[Any, ...], message: str, tmp_path: Path
 ) -> None:
-    with BanditLoop.open(tmp_path / "run.journal", BOX, MODEL, UCB) as loop:
-        content = (tmp_path / "run.journal").read_bytes()
+    with BanditLoop(BOX, MODEL, UCB, storage=tmp_path / "run.db") as loop:
         with pytest.raises(ValueError, match=message):
             loop.attach(*arguments)
-        assert (tmp_path / "run.journal").read_bytes() == content
+        assert read_store(tmp_path / "run.db")[1] == []
         assert loop.history.num_queries == 0
 
 
@@ -150,7 +149,7 @@ def test_records_of_failures_that_cannot_be_are_refused(changes: dict[str, Any])
         History.from_records([records[0] | changes], dim=1)
 
 
-class TestJournalOfALoop:
+class TestStorageOfALoop:
     @pytest.mark.parametrize(
         ("changes", "difference"),
         [
@@ -168,79 +167,54 @@ class TestJournalOfALoop:
     def test_other_settings_are_refused_by_name(
         self, changes: dict[str, Any], difference: str, tmp_path: Path
     ) -> None:
-        path, known = tmp_path / "run.journal", {**SETTINGS["box, ucb"], "seed": 5}
-        BanditLoop.open(path, **known).close()
+        path, known = tmp_path / "run.db", {**SETTINGS["box, ucb"], "seed": 5}
+        BanditLoop(**known, storage=path).close()
         content = path.read_bytes()
         with pytest.raises(DifferentSettingsError, match=difference) as caught:
-            BanditLoop.open(path, **(known | changes))
+            BanditLoop(**(known | changes), storage=path)
         assert caught.value.differences
         assert path.read_bytes() == content
-        BanditLoop.open(path, **known).close()  # the lock is free
+        BanditLoop(**known, storage=path).close()  # the lock is free
 
     def test_a_lambda_has_no_name(self, tmp_path: Path) -> None:
-        path = tmp_path / "run.journal"
+        path = tmp_path / "run.db"
         with pytest.raises(UnnamedSettingError):
-            BanditLoop.open(path, BOX, lambda X, Y: None, UCB)
+            BanditLoop(BOX, lambda X, Y: None, UCB, storage=path)
         assert not path.exists()
 
     def test_another_environment_warns(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        path = tmp_path / "run.journal"
-        build("box, ucb", journal=path).close()
-        here = loop_journal.environment
-        monkeypatch.setattr(loop_journal, "environment", lambda d: here(d) | {"num_threads": 99})
+        path = tmp_path / "run.db"
+        build("box, ucb", storage=path).close()
+        here = loop_log.environment
+        monkeypatch.setattr(loop_log, "environment", lambda d: here(d) | {"num_threads": 99})
         with pytest.warns(EnvironmentWarning, match="number of threads was") as caught:
-            build("box, ucb", journal=path).close()
+            build("box, ucb", storage=path).close()
         assert caught[0].filename == build.__code__.co_filename  # the line that opened
 
-    def test_another_refit_warns(self, tmp_path: Path) -> None:
-        path, name = tmp_path / "run.journal", "box, ts, refits"
-        with build(name, journal=path) as loop:
-            play(loop, 30)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", EnvironmentWarning)
-            with build(name, journal=path) as loop:
-                loop.ask()
-        with Journal.open(path) as journal:
-            header, records = journal.header, list(journal.records())
-        fits = [record["fit"] for record in records if "fit" in record]
-        assert len(fits) > 1
-        assert [fit["num_rows"] for fit in fits] == sorted({fit["num_rows"] for fit in fits})
-        fits[-1]["noise"] *= 1.0 + 1e-15  # the last bits
-        fits[-1]["digest"] = "0" * 64  # it is made again
-        other = tmp_path / "other.journal"
-        with Journal.create(other, header) as journal:
-            for record in records:
-                journal.append(record)
-        with build(name, journal=other) as loop:
-            with pytest.warns(EnvironmentWarning, match="fit to") as caught:
-                loop.ask()
-            filenames = [w.filename for w in caught if w.category is EnvironmentWarning]
-            assert filenames == [__file__]  # the line that asked
+    def test_a_run_of_something_else_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "run.db"
+        open_store(path, {"seed": 0}, lambda header: None).close()
+        with pytest.raises(StorageError, match="is not a run that this version can read"):
+            build("box, ucb", storage=path)
 
-    def test_a_journal_of_something_else_is_refused(self, tmp_path: Path) -> None:
-        path = tmp_path / "run.journal"
-        Journal.create(path, {"seed": 0}).close()
-        with pytest.raises(JournalFormatError, match="not a loop's journal"):
-            build("box, ucb", journal=path)
-
-    def test_a_new_journal_begins_with_a_history(self, tmp_path: Path) -> None:
-        path, name = tmp_path / "run.journal", "arms, constraints"
+    def test_a_new_run_begins_with_a_history(self, tmp_path: Path) -> None:
+        path, name = tmp_path / "run.db", "arms, constraints"
         plain = build(name)
         play(plain, 20)
         given = History.from_records(plain.history.to_records(), 1, 0, 2)
-        with build(name, history=given, journal=path) as loop:
+        with build(name, history=given, storage=path) as loop:
             play(loop, 30)
         play(plain, 30)
-        with build(name, journal=path) as loop:
+        with build(name, storage=path) as loop:
             assert_same(loop.history.to_records(), plain.history.to_records(), ON_BOXES)
             assert_same(derived(loop), derived(plain), ON_BOXES)
         with pytest.raises(ValueError, match="Leave history= out"):
-            build(name, history=given, journal=path)
+            build(name, history=given, storage=path)
 
     def test_a_guarantee_says_which_rounds_were_given(self, tmp_path: Path) -> None:
-        path = tmp_path / "run.journal"
+        path = tmp_path / "run.db"
         recipe = ImprovedUpperConfidenceBound.with_options(
             rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
         )
@@ -251,30 +225,30 @@ class TestJournalOfALoop:
             "with these settings"
         )
         for history in (first.history, None):
-            with BanditLoop.open(path, BOX, MODEL, recipe, history=history) as loop:
+            with BanditLoop(BOX, MODEL, recipe, history=history, storage=path) as loop:
                 assert text in loop.guarantee().assumptions
                 loop.tell(loop.ask().id, 0.25)
-        with BanditLoop.open(tmp_path / "other.journal", BOX, MODEL, recipe) as loop:
+        with BanditLoop(BOX, MODEL, recipe, storage=tmp_path / "other.db") as loop:
             loop.tell(loop.ask().id, 0.5)
-        with BanditLoop.open(tmp_path / "other.journal", BOX, MODEL, recipe) as loop:
+        with BanditLoop(BOX, MODEL, recipe, storage=tmp_path / "other.db") as loop:
             assert not any("given history" in line for line in loop.guarantee().assumptions)
 
     def test_diagnostics_that_are_not_finite_come_back(self, tmp_path: Path) -> None:
         history = History(1)
         known = {"acquisition_value": float("-inf"), "width": float("inf"), "mean": 0.1}
         history.add_query(double([0.5]), "acquisition", 0.0, diagnostics=known)
-        with BanditLoop.open(
-            tmp_path / "run.journal", BOX, None, RandomSearch(), history=history
+        with BanditLoop(
+            BOX, None, RandomSearch(), history=history, storage=tmp_path / "run.db"
         ) as loop:
             loop.ask()
-        with BanditLoop.open(tmp_path / "run.journal", BOX, None, RandomSearch()) as loop:
+        with BanditLoop(BOX, None, RandomSearch(), storage=tmp_path / "run.db") as loop:
             assert loop.history.query(0).diagnostics == known
 
 
 def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
-    path, errors = tmp_path / "run.journal", []
+    path, errors = tmp_path / "run.db", []
     arms = Arms(torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1))
-    loop = BanditLoop.open(path, arms, MODEL, UCB)
+    loop = BanditLoop(arms, MODEL, UCB, storage=path)
 
     def work(number: int) -> None:
         try:
@@ -302,7 +276,7 @@ def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
     assert {query.request_id for query in live.queries} == {
         f"{number} {i}" for number in range(16) for i in range(12)
     }
-    with BanditLoop.open(path, arms, MODEL, UCB) as again:
+    with BanditLoop(arms, MODEL, UCB, storage=path) as again:
         assert again.history.to_records() == live.to_records()
         # what was asked is a function of the order in which things happened, and of nothing else
         replayed = BanditLoop(arms, MODEL, UCB)
@@ -386,7 +360,7 @@ class DurableLoop(RuleBasedStateMachine):
     def reopen(self) -> None:
         if self.loop is not None:
             self.loop.close()
-        self.loop = BanditLoop.open(f"{self.folder.name}/run.journal", ARMS, MODEL, UCB)
+        self.loop = BanditLoop(ARMS, MODEL, UCB, storage=f"{self.folder.name}/run.db")
 
     @invariant()
     def is_the_table(self) -> None:

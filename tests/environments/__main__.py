@@ -50,7 +50,7 @@ SUBSET = (
     "tests/durable/test_failed_evaluations.py",
     "tests/durable/test_states.py",
     "tests/fingerprints",
-    "tests/journal/test_records.py",
+    "tests/store/test_events.py",
     *(f"tests/loop/test_{name}.py" for name in ("best", "contexts", "defaults", "guarantees")),
     *(
         f"tests/models/test_{name}.py"

@@ -145,7 +145,6 @@ class Setting:
             ),
             "maximize": self.sign > 0.0,
             "seed": 3,
-            "clock": lambda: 0.0,
         }
         box = Box([[0.0], [1.0]], num_restarts=4, raw_samples=64)
         return BanditLoop(Arms(CHOICES) if self.domain == "arms" else box, **{**given, **more})
@@ -175,17 +174,17 @@ class Setting:
             if t - query.round_number < delay:
                 continue
             if query.id % 5 == 3 and self.special == "failures":
-                loop.tell_failed(query.id, avoid=query.id % 2 == 0)
+                loop.tell_failed(query.id, avoid=query.id % 2 == 0, at=0.0)
                 continue
             context = None if query.context is None else float(query.context[0])
-            loop.tell(query.id, **self.outcome(query.id, float(query.x[0]), context))
+            loop.tell(query.id, at=0.0, **self.outcome(query.id, float(query.x[0]), context))
         if self.special in RETRACTED and t == 9:
-            loop.retract(history.outcomes[2].query_id, "a wrong unit")
+            loop.retract(history.outcomes[2].query_id, "a wrong unit", at=0.0)
         if self.special == "attached" and t == 4:
             context = 0.5 if self.contexts else None
             x = CHOICES[3]
             told = self.outcome(t - 1, float(x), context)
-            loop.attach(x, **told, **({"context": [context]} if self.contexts else {}))
+            loop.attach(x, at=0.0, **told, **({"context": [context]} if self.contexts else {}))
 
     def outcome(self, i: int, x: float, context: float | None) -> dict[str, Any]:
         """Return what is told of query ``i``; after a change its reward has the other sign."""
@@ -209,7 +208,7 @@ class Setting:
             asked["context"] = [math.cos(float(t)) if t % 3 else 0.5]
         if self.special == "available" and self.domain == "arms":
             asked["available"] = self.available(t)
-        return loop.ask(**asked)
+        return loop.ask(at=0.0, **asked)
 
     def available(self, t: int) -> list[int]:
         numbers = range(len(CHOICES))

@@ -46,7 +46,7 @@ def build(domain: str = "arms", feedback: Any = None, acquisition: Any = None, *
         acquisition or GPUpperConfidenceBound.with_options(width=2.0),
         feedback=feedback or Hallucinated(),
         seed=4,
-        **{"clock": lambda: 0.0, **more},
+        **{**more},
     )
 
 
@@ -160,10 +160,10 @@ def test_bad_input_records_nothing(call: Any, error: type[Exception], match: str
 
 def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) -> None:
     rows = [([0.1], 1.0), ([0.4], 2.0), ([0.9], 1.5)]
-    journal = tmp_path / "lab.journal"
+    storage = tmp_path / "lab.db"
 
     def opened() -> BanditLoop:
-        return BanditLoop.open(journal, Box([(0.0, 1.0)]), None, RandomSearch())
+        return BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), storage=storage)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -180,11 +180,11 @@ def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) ->
             warnings.simplefilter("error", UserWarning)
             loop.attach(*rows[2])
         assert loop.history.num_arrived == 8
-    named = tmp_path / "named.journal"
+    named = tmp_path / "named.db"
     for _ in range(2):
         with (
             warnings.catch_warnings(),
-            BanditLoop.open(named, Box([(0.0, 1.0)]), None, RandomSearch()) as loop,
+            BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), storage=named) as loop,
         ):
             warnings.simplefilter("error", UserWarning)
             for i, (x, y) in enumerate(rows):

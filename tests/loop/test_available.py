@@ -70,7 +70,7 @@ def played(
     choices = uniform(num_arms, 2, seed=1)
     given = {"model": recipe(), "acquisition": UCB, "seed": 3, **settings}
     dim = given.get("context_dim", 0)
-    loop = BanditLoop(Arms(choices), clock=lambda: 0.0, **given)
+    loop = BanditLoop(Arms(choices), **given)
     rng = np.random.default_rng(5)
     for t in range(num_rounds):
         x = choices[int(rng.integers(num_played))]
@@ -358,8 +358,8 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run.journal"
-    with BanditLoop(FEW, None, RandomSearch(), journal=path) as loop:
+    path = tmp_path / "run.db"
+    with BanditLoop(FEW, None, RandomSearch(), storage=path) as loop:
         before = path.read_bytes()
         with pytest.raises(error, match=message):
             loop.ask(**given)
@@ -405,7 +405,7 @@ def loop_with_a_guarantee(**options: Any) -> BanditLoop:
         rkhs_bound=3.0, noise_bound=0.2, any_lambda=True
     )
     given = {"acquisition": acquisition, **options}
-    return BanditLoop(Arms(uniform(40, 2, seed=1)), recipe(), clock=lambda: 0.0, **given)
+    return BanditLoop(Arms(uniform(40, 2, seed=1)), recipe(), **given)
 
 
 def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None:

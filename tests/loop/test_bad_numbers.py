@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,41 +196,6 @@ def test_right_columns_pass() -> None:
     check_kernel_columns(parts, 3)
     check_kernel_columns(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), 3)
     assert a_loop(BOX, parts, context_dim=2).ask([0.1, 0.2]).id == 0
-
-
-def test_nothing_is_added_beside_a_journal(tmp_path: Path) -> None:
-    """The loop used it, and had forgotten it when it was opened again."""
-    path = tmp_path / "run.journal"
-    with a_loop(journal=path) as loop:
-        first, second, third = (loop.ask() for _ in range(3))
-        loop.tell(third.id, 0.5)
-        history = loop.history
-        for call, verb in (
-            (lambda: history.add_outcome(first.id, 1.0, 0.0), r"loop\.tell\("),
-            (lambda: history.add_failure(second.id, 0.0), r"loop\.tell_failed\("),
-            (lambda: history.add_query(first.x, "attached", 0.0), r"loop\.ask\("),
-            (lambda: history.add_retraction(third.id, "wrong", 0.0), r"loop\.retract\("),
-            (lambda: history.record(history.new_outcome(first.id, 1.0, 0.0)), r"loop\.tell\("),
-        ):
-            with pytest.raises(RuntimeError, match=rf"journal {path} does not get.*{verb}"):
-                call()
-        before = history.to_records()
-        loop.tell(first.id, 1.0)
-    assert history.num_arrived == 2
-    assert history.num_queries == len(before) == 3
-    for copied in (copy.deepcopy(history), pickle.loads(pickle.dumps(history))):
-        copied.add_outcome(second.id, 2.0, 0.0)
-        assert copied.num_arrived == 3
-    with a_loop(journal=path) as loop:
-        assert loop.history.to_records() == history.to_records()
-        with pytest.raises(RuntimeError, match="does not get"):
-            loop.history.add_outcome(second.id, 2.0, 0.0)
-
-
-def test_without_a_journal_a_history_takes_outcomes() -> None:
-    loop = a_loop()
-    loop.history.add_outcome(loop.ask().id, 1.0, 0.0)
-    assert loop.history.num_arrived == 1
 
 
 @pytest.mark.parametrize("request_id", [["a"], {"a": 1}, 3, b"a"])

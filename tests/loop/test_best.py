@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,7 @@ UCB = GPUpperConfidenceBound.with_options(delta=0.1)
 
 
 def make(**options: Any) -> BanditLoop:
-    clock = itertools.count().__next__
-    return BanditLoop(ARMS, MODEL, UCB, clock=clock, **options)
+    return BanditLoop(ARMS, MODEL, UCB, **options)
 
 
 def told(loop: BanditLoop, x: float, reward: float, context: float | None = None) -> int:

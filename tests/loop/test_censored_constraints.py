@@ -37,7 +37,7 @@ UCB = ImprovedUpperConfidenceBound.with_options(
 def build(rule, domain=ARMS, acquisition=UCB, **others):
     feedback = Censored(MINIMUM, BOUND, max_delay=6, constraint_bounds=PAIRS)
     model = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
-    given = {"feedback": feedback, "constraints": rule, "seed": 3, "clock": lambda: 0.0}
+    given = {"feedback": feedback, "constraints": rule, "seed": 3}
     return BanditLoop(domain, model, acquisition, **{**given, **others})
 
 

@@ -46,9 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOu
 def build(domain: str, forgetting: str, **options: Any) -> BanditLoop:
     given = {"acquisition": IGP_UCB, "feedback": KNOWN, "seed": 1, **options}
     given.setdefault("model", BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTH))
-    return BanditLoop(
-        DOMAINS[domain], forgetting=FORGETTING[forgetting], clock=lambda: 0.0, **given
-    )
+    return BanditLoop(DOMAINS[domain], forgetting=FORGETTING[forgetting], **given)
 
 
 def delay_of(query_id: int) -> int:

@@ -65,7 +65,6 @@ def build(rule: Any = RULES["epochs"], domain: Any = ARMS, **others: Any) -> Ban
         "feedback": KNOWN,
         "constraints": rule,
         "seed": 3,
-        "clock": lambda: 0.0,
     }
     return BanditLoop(domain, **{**given, **others})
 

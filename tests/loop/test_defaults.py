@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from botorch_bandits import (
     Space,
 )
 from botorch_bandits.fingerprints import fingerprint
-from botorch_bandits.loop.journal import DifferentSettingsError
+from botorch_bandits.loop import DifferentSettingsError
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
 
@@ -48,8 +47,7 @@ def reward(x: Tensor) -> float:
 
 
 def make(domain: Any = None, **options: Any) -> BanditLoop:
-    clock = itertools.count().__next__
-    return BanditLoop(box() if domain is None else domain, **{"seed": 3, "clock": clock} | options)
+    return BanditLoop(box() if domain is None else domain, **{"seed": 3} | options)
 
 
 def play(loop: BanditLoop, num_rounds: int) -> list[list[float]]:
@@ -155,7 +153,7 @@ def test_the_model_of_the_default_sees_very_low_rewards_raised() -> None:
     expected = FittedSingleTaskGP.for_domain(box())(X, winsorized(Y))
     assert torch.equal(means(loop.current_model(), X), means(expected, X))
     assert float(winsorized(Y).min()) > -1e3
-    # what was told stays, and so do the settings of journals
+    # what was told stays, and so do the settings of storages
     assert float(Y.min()) < -9e5
     assert loop.settings.model is not None
     assert fingerprint({"model": loop.settings.model}) == fingerprint(
@@ -237,14 +235,14 @@ def test_a_space_is_learned_with_its_categories() -> None:
 # --- the same again -------------------------------------------------------------------------------
 
 
-def test_a_journal_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
+def test_a_storage_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
+    path = tmp_path / "storage"
     whole = play(make(objective="earned"), 8)
-    with BanditLoop.open(path, box(), objective="earned", seed=3) as loop:
+    with BanditLoop(box(), objective="earned", seed=3, storage=path) as loop:
         assert play(loop, 6) == whole[:6]
     with pytest.raises(DifferentSettingsError, match="acquisition"):
-        BanditLoop.open(path, box(), objective="best", seed=3)
-    with BanditLoop.open(path, box(), objective="earned", seed=3) as loop:
+        BanditLoop(box(), objective="best", seed=3, storage=path)
+    with BanditLoop(box(), objective="earned", seed=3, storage=path) as loop:
         assert play(loop, 8) == whole
 
 

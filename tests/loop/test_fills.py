@@ -33,13 +33,13 @@ def arriving(mean: float, delay: float) -> float:
     return 1.0 - math.exp(-delay / mean)
 
 
-def test_a_journal_has_a_function_by_its_name(
+def test_a_storage_has_a_function_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setting, path = Setting(feedback="soft"), tmp_path / "run.journal"
+    setting, path = Setting(feedback="soft"), tmp_path / "run.db"
     feedback = Censored(MINIMUM, SPAN, 6, fill="soft", delay_distribution=partial(arriving, 3.0))
     for start in (0, 4):
-        with setting.loop(feedback=feedback, journal=path) as loop:
+        with setting.loop(feedback=feedback, storage=path) as loop:
             assert loop.history.num_queries == start
             for _ in range(4):
                 setting.tell(loop)
@@ -47,7 +47,7 @@ def test_a_journal_has_a_function_by_its_name(
     assert main(["show", str(path)]) == 0
     assert "fill=soft" in capsys.readouterr().out
     with pytest.raises(ValueError, match="fill"):
-        Setting(feedback="middle").loop(journal=path)
+        Setting(feedback="middle").loop(storage=path)
 
 
 def fixed_model(X: Tensor, Y: Tensor) -> SingleTaskGP:
@@ -116,8 +116,7 @@ def test_hyperparameters_are_learned_from_what_arrived() -> None:
     assert model.covar_module.lengthscale.item() == alone.covar_module.lengthscale.item()
 
 
-def test_seconds_count_ages_by_the_clock() -> None:
-    now = [0.0]
+def test_seconds_count_ages_by_the_times_of_events() -> None:
     feedback = Censored(
         MINIMUM,
         SPAN,
@@ -126,18 +125,17 @@ def test_seconds_count_ages_by_the_clock() -> None:
         fill="soft",
         delay_distribution=partial(arriving, 4.0),
     )
-    loop = Setting("box").loop(feedback=feedback, clock=lambda: now[0])
-    first, second = loop.ask(), loop.ask()
-    now[0] = 2.5
-    loop.tell(first.id, 1.5)
+    loop = Setting("box").loop(feedback=feedback)
+    first, second = loop.ask(at=0.0), loop.ask(at=0.0)
+    loop.tell(first.id, 1.5, at=2.5)
     kernel = squared_exponential(LENGTHS[0])
     residual = double([1.5 - MINIMUM])
     height, _ = posterior(kernel, first.x[None], residual, NOISE, second.x[None])
     come = [arriving(4.0, t) for t in (2.5, 10.0)]
     fill = MINIMUM + (come[1] - come[0]) / (1.0 - come[0]) * float(height)
     assert loop.current_model().train_targets.tolist() == pytest.approx([1.5, fill], abs=1e-9)
-    now[0] = 11.0  # given up
-    assert loop.current_model().train_targets.tolist() == [1.5, MINIMUM]
+    loop.ask(at=11.0)  # the second one is given up
+    assert loop.current_model().train_targets.tolist()[:2] == [1.5, MINIMUM]
 
 
 def test_outcomes_below_the_minimum_are_a_gap() -> None:

@@ -44,7 +44,7 @@ FRESH = AdditiveEpochs(1, S, surrogate="fresh")
 
 
 def build(restart: Any, domain: Any = ARMS, **options: Any) -> BanditLoop:
-    given = {"constraints": FRESH, "seed": 2, "clock": lambda: 0.0, **options}
+    given = {"constraints": FRESH, "seed": 2, **options}
     return BanditLoop(domain, MODEL, IGP_UCB, restart=restart, **given)
 
 

@@ -106,7 +106,7 @@ def name_of(recipe: object) -> str:
 
 
 def build(domain=BOX, model=KERNEL, recipe=RECIPES[0], **settings) -> BanditLoop:
-    return BanditLoop(domain, model, recipe, clock=lambda: 0.0, **settings)
+    return BanditLoop(domain, model, recipe, **settings)
 
 
 def refuse_and_go_on(loop: BanditLoop, rewards=REWARDS, constraints=None, **ask) -> None:
@@ -264,7 +264,7 @@ def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain
         history.add_outcome(history.add_query(x, "acquisition", 0.0).id, reward, 0.0)
     settings = {"domain": domain, "model": KERNEL, "acquisition": recipe}
     with pytest.warns(RuntimeWarning, match="query_id 1 are larger") as caught:
-        loop = BanditLoop(**settings, history=history, journal=tmp_path / "run.journal")
+        loop = BanditLoop(**settings, history=history, storage=tmp_path / "run.db")
     assert caught[0].filename == __file__
     with loop:
         loop.retract(1, "overflow of the sensor")
@@ -278,6 +278,6 @@ def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain
     assert torch.equal(x, BanditLoop(**settings, history=clean).ask().x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with BanditLoop.open(tmp_path / "run.journal", **settings) as loop:
+        with BanditLoop(**settings, storage=tmp_path / "run.db") as loop:
             assert loop.history.num_arrived == 2
             loop.ask()

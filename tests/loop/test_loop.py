@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
 import pickle
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -40,7 +38,7 @@ from botorch_bandits import (
     RandomSearch,
 )
 from botorch_bandits.feedback import Hallucinated
-from botorch_bandits.journal import JournalReader
+from botorch_bandits.loop.log import read_history
 from botorch_bandits.loop.settings import LoopSettings
 
 UNIT_BOX = [[0.0, 0.0], [1.0, 1.0]]
@@ -80,7 +78,7 @@ def make_loop(domain: str, model: str, acquisition: str, **options: Any) -> Band
         small_box() if domain == "box" else Arms(GRID),
         MODELS[model](),
         ACQUISITIONS[acquisition],
-        **{"num_initial": 2, "seed": 7, "clock": itertools.count().__next__, **options},
+        **{"num_initial": 2, "seed": 7, **options},
     )
 
 
@@ -290,7 +288,7 @@ def test_options_that_understate_the_domain_are_refused() -> None:
 @pytest.mark.parametrize("acquisition", ACQUISITIONS)
 @pytest.mark.parametrize("domain", ["box", "arms"])
 def test_a_loop_can_be_pickled(domain: str, acquisition: str) -> None:
-    loop = make_loop(domain, "fixed", acquisition, clock=time.time)
+    loop = make_loop(domain, "fixed", acquisition)
     play(loop, 4)
     other = pickle.loads(pickle.dumps(loop))
     for each in (loop, other):
@@ -315,9 +313,9 @@ def test_bounds_of_replicates_are_refused(acquisition: Any, domain: Any) -> None
 
 
 def test_settings_are_listed_once(tmp_path: Path) -> None:
-    """Constructor, settings and the journal's header have the same ones, with the same defaults."""
+    """Constructor, settings and the storage's header have the same ones, with the same defaults."""
     parameters = inspect.signature(BanditLoop).parameters
-    around = ["clock", "history", "journal"]  # they are no settings: suggestions do not depend on
+    around = ["history", "storage"]  # they are no settings: suggestions do not depend on
     around.append("objective")  # it chooses the acquisition
     names = [name for name in parameters if name not in around]
     assert sorted(names) == sorted(field.name for field in fields(LoopSettings))
@@ -329,8 +327,8 @@ def test_settings_are_listed_once(tmp_path: Path) -> None:
             assert parameters["num_initial"].default is None  # 0, or what suits the default
         elif field.default is not MISSING:
             assert parameters[field.name].default == field.default
-    path = tmp_path / "run.journal"
-    with BanditLoop(small_box(), None, RandomSearch(), journal=path) as loop:
+    path = tmp_path / "run.db"
+    with BanditLoop(small_box(), None, RandomSearch(), storage=path) as loop:
         assert isinstance(loop.settings.feedback, Hallucinated)
         assert not any(hasattr(loop, name) for name in names if name != "constraints")
-    assert sorted(JournalReader(path).header["settings"]) == sorted(names)
+    assert sorted(read_history(path)[0]) == sorted(names)

@@ -1,6 +1,6 @@
 """A loop that minimizes chooses what one that maximizes the negatives chooses, to the last bit.
 
-Settings are those of the table of journals: every acquisition function, feedback, restart, way to
+Settings are those of the table of storages: every acquisition function, feedback, restart, way to
 forget, rule for multipliers and model, on arms and on boxes.
 """
 
@@ -40,7 +40,7 @@ def play(setting: Setting, loop: bb.BanditLoop, num_rounds: int) -> bb.BanditLoo
 
 
 def build(given: dict[str, Any], **others: Any) -> bb.BanditLoop:
-    return bb.BanditLoop(**{"seed": 3, "clock": lambda: 0.0, **given}, **others)
+    return bb.BanditLoop(**{"seed": 3, **given}, **others)
 
 
 def assert_mirrored(low: bb.BanditLoop, high: bb.BanditLoop) -> None:
@@ -189,10 +189,10 @@ def test_a_given_history_must_be_of_costs(tmp_path: Path) -> None:
     loop.tell(loop.ask().id, 1.0)
     assert loop.best()[1].reward == 1.0
     given = {"domain": ARMS, "model": MODEL, "acquisition": IGP}
-    path = tmp_path / "costs.journal"
-    build({**given, "maximize": False}, journal=path).close()
+    path = tmp_path / "costs.db"
+    build({**given, "maximize": False}, storage=path).close()
     with pytest.raises(bb.DifferentSettingsError, match="maximize: was False"):
-        build({**given, "maximize": True}, journal=path)
+        build({**given, "maximize": True}, storage=path)
 
 
 @pytest.mark.parametrize(

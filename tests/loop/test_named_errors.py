@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import datetime
 import math
-import pickle
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,46 +34,28 @@ BOX = Box([[0.0], [1.0]])
 ARMS = Arms(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
 
 
-def an_argument_too_many(now: float) -> float:
-    return now
-
-
-@pytest.mark.parametrize(
-    ("clock", "message"),
-    [
-        (3, "clock is 3, which cannot be called. Pass a function without arguments"),
-        (None, "clock is None, which cannot be called"),
-        (an_argument_too_many, r"which cannot be called without arguments \(missing.*'now'\)"),
-    ],
-)
-def test_a_clock_can_be_called(clock: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        BanditLoop(BOX, None, RandomSearch(), clock=clock)
-
-
 @pytest.mark.parametrize(
     ("now", "error", "message"),
     [
-        (math.nan, ValueError, "the time that clock= returned is nan; it must be finite"),
-        ("12", TypeError, "the time that clock= returned must be one number, got the text '12'"),
-        (None, TypeError, "the time that clock= returned must be one number, got None"),
-        (datetime.datetime(2026, 1, 1), TypeError, r"returned must be one number, got datetime"),
+        (math.nan, ValueError, "at is nan; it must be finite"),
+        ("12", TypeError, "at must be one number, got the text '12'"),
+        (datetime.datetime(2026, 1, 1), TypeError, "at must be one number, got datetime"),
     ],
 )
-def test_a_clock_returns_seconds(now: Any, error: type[Exception], message: str) -> None:
-    loop = BanditLoop(BOX, None, RandomSearch(), clock=lambda: now)
-    for call in (loop.ask, lambda: loop.attach([0.5], 1.0)):
-        with pytest.raises(error, match=f"{message}.*A clock returns seconds as a number"):
+def test_a_time_is_a_number_of_seconds(now: Any, error: type[Exception], message: str) -> None:
+    loop = BanditLoop(BOX, None, RandomSearch())
+    loop.tell(loop.ask().id, 1.0)
+    query = loop.ask()
+    for call in (
+        lambda: loop.ask(at=now),
+        lambda: loop.attach([0.5], 1.0, at=now),
+        lambda: loop.tell(query.id, 1.0, at=now),
+        lambda: loop.tell_failed(query.id, at=now),
+        lambda: loop.retract(0, "wrong", at=now),
+    ):
+        with pytest.raises(error, match=message):
             call()
-    assert loop.history.num_queries == 0
-
-
-def test_clocks_of_all_kinds_are_read() -> None:
-    for clock in (time.time, time.monotonic, iter([1.0, 2.0]).__next__, lambda at=3.0: at):
-        BanditLoop(BOX, None, RandomSearch(), clock=clock).ask()
-    loop = BanditLoop(BOX, None, RandomSearch(), clock=time.monotonic)
-    loop.ask()
-    assert pickle.loads(pickle.dumps(loop)).ask().id == 1
+    assert repr(loop.history) == "History(2 queries, 1 arrived)"
 
 
 @pytest.mark.parametrize(
@@ -163,17 +143,17 @@ def costly(x: torch.Tensor) -> tuple[float, list[float]]:
 @pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.NoisyConstraintsWarning")
 def test_a_run_goes_on_after_multipliers_overflow(tmp_path: Path) -> None:
     """What was told is not lost, nor is the query whose outcome was refused."""
-    with with_rule(MultiplicativeEpochs(**EXACT), journal=tmp_path / "first.journal") as loop:
+    with with_rule(MultiplicativeEpochs(**EXACT), storage=tmp_path / "first.db") as loop:
         with pytest.raises(Exception, match=r"a multiplier .* history=loop\.history"):
             run(loop, costly, 20, progress=False)
         history, refused = loop.history, loop.history.pending()[0].id
-    for more in ({}, {"journal": tmp_path / "second.journal"}):
+    for more in ({}, {"storage": tmp_path / "second.db"}):
         with with_rule(HELD, history=copy.deepcopy(history), **more) as loop:
             loop.tell(refused, 0.5, [60.0])
             result = run(loop, costly, 20, progress=False)
             assert result.history.num_arrived == refused + 21
             assert loop.multipliers[0] == pytest.approx(1e6)
-    with with_rule(MultiplicativeEpochs(**EXACT), journal=tmp_path / "first.journal") as loop:
+    with with_rule(MultiplicativeEpochs(**EXACT), storage=tmp_path / "first.db") as loop:
         assert loop.history.state(refused) == "pending"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ MODEL = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
 
 
 def make(domain: Any, acquisition: Any, model: Any = MODEL, **options: Any) -> BanditLoop:
-    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **options)
+    return BanditLoop(domain, model, acquisition, **options)
 
 
 def rewards(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -430,9 +429,9 @@ def test_nothing_is_recorded_and_no_choice_changes(tmp_path: Path) -> None:
         ("box", BOX, IGP_UCB),
         ("fitted", BOX, None),
     ):
-        path = tmp_path / f"{name}.journal"
+        path = tmp_path / f"{name}.db"
         model = MODEL if acquisition is not None else None
-        watched = make(domain, acquisition, model, journal=path, seed=3)
+        watched = make(domain, acquisition, model, storage=path, seed=3)
         left_alone = make(domain, acquisition, model, seed=3)
         for _ in range(8):
             if watched.history.num_arrived:
@@ -446,7 +445,7 @@ def test_nothing_is_recorded_and_no_choice_changes(tmp_path: Path) -> None:
                 loop.tell(one.id, math.sin(4.0 * float(one.x)))
         said = watched.recommend()
         watched.close()
-        again = make(domain, acquisition, model, journal=path, seed=3).recommend()
+        again = make(domain, acquisition, model, storage=path, seed=3).recommend()
         for found, expected in ((said.x, again.x), (said.mean, again.mean)):
             assert_same(found, expected, ON_BOXES)
         assert_same(said.certificate, again.certificate, ON_BOXES)

@@ -33,7 +33,7 @@ RULE = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.5, noise_bound=0.2
 
 
 def build(domain: Any = ARMS, **options: Any) -> BanditLoop:
-    given = {"repeats": FACTOR, "seed": 4, "clock": lambda: 0.0, **options}
+    given = {"repeats": FACTOR, "seed": 4, **options}
     return BanditLoop(domain, given.pop("model", MODEL), given.pop("acquisition", RULE), **given)
 
 

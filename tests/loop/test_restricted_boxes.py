@@ -92,7 +92,7 @@ DOMAINS: dict[str, tuple[Box, dict[Any, Any]]] = {
 
 def played(domain: Box, num_rounds: int = 12, **options: Any) -> BanditLoop:
     given = {"model": recipe(), "acquisition": UCB, "seed": 3, **options}
-    loop = BanditLoop(domain, clock=lambda: 0.0, **given)
+    loop = BanditLoop(domain, **given)
     dim = given.get("context_dim", 0)
     for t, x in enumerate(domain.sample(num_rounds, torch.Generator().manual_seed(1))):
         context = [0.25 * (t % 3)] if dim else None
@@ -379,8 +379,8 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
 def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
     domain: Box, given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run.journal"
-    with BanditLoop(domain, None, RandomSearch(), journal=path) as loop:
+    path = tmp_path / "run.db"
+    with BanditLoop(domain, None, RandomSearch(), storage=path) as loop:
         before = path.read_bytes()
         with pytest.raises(error, match=message):
             loop.ask(**given)

@@ -29,7 +29,7 @@ from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
 from botorch_bandits.constraints import MultiplierOverflowError
 from botorch_bandits.history import Retraction
-from botorch_bandits.journal import JournalError
+from botorch_bandits.loop import StorageWriteError
 from botorch_bandits.penalties import Exponential
 
 NUM_ARMS = 15
@@ -47,7 +47,7 @@ WEIGHED = LagrangianUpperConfidenceBound.with_options(width=2.0)
 
 
 def build(domain, settings, **more) -> BanditLoop:
-    given = {"model": MODEL, "acquisition": IGP_UCB, "seed": 4, "clock": lambda: 0.0}
+    given = {"model": MODEL, "acquisition": IGP_UCB, "seed": 4}
     return BanditLoop(domain, **{**given, **settings, **more})
 
 
@@ -94,10 +94,10 @@ def test_bounds_that_were_computed_with_it_move_no_multiplier():
 
 
 def test_what_was_told_stays_on_record():
-    loop = build(ARMS, {"constraints": AdditiveEpochs(2, 5)}, clock=iter(range(100)).__next__)
+    loop = build(ARMS, {"constraints": AdditiveEpochs(2, 5)})
     for reward in (0.5, 70.0, 0.25):
         loop.tell(loop.ask().id, reward, [-0.1, -reward])
-    retraction = loop.retract(1, "grams in place of kilograms")
+    retraction = loop.retract(1, "grams in place of kilograms", at=6.0)
     history = loop.history
     assert isinstance(retraction, Retraction)
     assert history.retraction(1) is retraction
@@ -227,15 +227,15 @@ def test_a_refutation_by_what_was_retracted_is_none():
 
 
 def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatch):
-    with build(BOX, {}, journal=tmp_path / "run.journal") as loop:
+    with build(BOX, {}, storage=tmp_path / "run.db") as loop:
         loop.tell(loop.ask().id, 0.5)
 
         def fail(*entries, **others):
-            raise JournalError("no space left")
+            raise StorageWriteError("no space left")
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop._journal, "append", fail)
-            with pytest.raises(JournalError, match="no space left"):
+            patch.setattr(loop._log._store, "write", fail)
+            with pytest.raises(StorageWriteError, match="no space left"):
                 loop.retract(0, "the wrong sample")
         assert loop.history.state(0) == "told"
         loop.retract(0, "the wrong sample")
@@ -243,13 +243,13 @@ def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.NoisyConstraintsWarning")
-def test_a_journal_whose_multipliers_overflow_can_be_opened_to_withdraw_more(tmp_path):
+def test_a_storage_whose_multipliers_overflow_can_be_opened_to_withdraw_more(tmp_path):
     settings = {
         "domain": ARMS,
         "model": None,
         "acquisition": RandomSearch(),
         "constraints": MultiplicativeEpochs(1, 2, penalty=Exponential(1.0)),
-        "journal": tmp_path / "run.journal",
+        "storage": tmp_path / "run.db",
     }
     with BanditLoop(**settings) as loop:
         for value in (-200.0, 100.0) * 20:
@@ -266,16 +266,16 @@ def test_a_journal_whose_multipliers_overflow_can_be_opened_to_withdraw_more(tmp
         assert loop.ask().id == 40
 
 
-def test_a_journal_has_retractions(tmp_path):
+def test_a_storage_has_retractions(tmp_path):
     settings = {"constraints": AdditiveEpochs(1, 3)}
-    with build(ARMS, settings, journal=tmp_path / "run.journal") as loop:
+    with build(ARMS, settings, storage=tmp_path / "run.db") as loop:
         for i in range(5):
             loop.tell(loop.ask().id, 0.1 * i, [0.2])
         loop.retract(2, "one")
         loop.retract(0, "two")
         loop.tell(loop.ask().id, 0.3, [0.1])
         records, multipliers = loop.history.to_records(), loop.multipliers
-    with build(ARMS, settings, journal=tmp_path / "run.journal") as loop:
+    with build(ARMS, settings, storage=tmp_path / "run.db") as loop:
         assert loop.history.to_records() == records
         assert [r.query_id for r in loop.history.retractions] == [2, 0]
         assert loop.multipliers == multipliers
@@ -284,23 +284,23 @@ def test_a_journal_has_retractions(tmp_path):
 def test_a_fit_to_what_was_retracted_is_not_compared(tmp_path):
     """After opening, a fit to as many rows, but others, is no sign of another machine."""
     settings = {"model": BanditGP.with_kernel(RBFKernel(), noise=0.05, refit_every=3)}
-    path = tmp_path / "run.journal"
+    path = tmp_path / "run.db"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with build(BOX, settings, journal=path) as loop:
+        with build(BOX, settings, storage=path) as loop:
             for i in range(3):
                 loop.tell(loop.ask().id, math.sin(5.0 * i))
             loop.ask()
             loop.retract(1, "the wrong sample")
-        with build(BOX, settings, journal=path) as loop:
+        with build(BOX, settings, storage=path) as loop:
             loop.tell(3, 0.4)
             loop.ask()
 
 
 def test_show_prints_what_was_retracted(tmp_path, capsys):
-    path = tmp_path / "run.journal"
+    path = tmp_path / "run.db"
     settings = {"constraints": AdditiveEpochs(1, 2, step_size=1.0)}
-    with build(ARMS, settings, journal=path) as loop:
+    with build(ARMS, settings, storage=path) as loop:
         for reward in (0.5, 7000.0, 0.25, 0.125):
             loop.tell(loop.ask().id, reward, [0.3])
         loop.ask()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,13 @@ def with_failures(history: History, setting: Setting) -> History:
 
 def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoop:
     """Play rounds, and three more by loops that have only the file or the records."""
-    live = setting.loop(journal=path / "run.journal", **options)
+    live = setting.loop(storage=path / "run.db", **options)
     loops = [live]
     for t in range(rounds + 3):
         if t == rounds:
-            copy = shutil.copy(path / "run.journal", path / "copy.journal")
-            opened = setting.loop(journal=copy, **options)
+            with closing(sqlite3.connect(path / "run.db")) as file:
+                file.execute("vacuum into ?", (str(path / "copy.db"),))
+            opened = setting.loop(storage=path / "copy.db", **options)
             loops += [opened, setting.loop(history=setting.history(live), **options)]
             if setting.special in RETRACTED and setting.rule != "every round":
                 again = with_failures(live.history, setting)

@@ -302,7 +302,7 @@ def test_other_scales_are_refused_on_boxes(name: str, s: float, o: float, told: 
 def test_nothing_is_recorded_of_a_scale_that_is_refused(tmp_path: Any) -> None:
     model = BanditGP.with_kernel(scaled_kernel(1e-9), noise=0.04e-18)
     with pytest.raises(ValueError, match="kernel's output scale"):
-        BanditLoop(BOX, model, METHODS["EI"](1.0, 0.0), journal=tmp_path / "loop.jsonl")
+        BanditLoop(BOX, model, METHODS["EI"](1.0, 0.0), storage=tmp_path / "loop.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 

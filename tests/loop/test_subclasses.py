@@ -76,7 +76,7 @@ class Wider(ImprovedUpperConfidenceBound):
 
 def build(cls: type[BanditAcquisition], options: dict[str, Any], domain: Any = ARMS, **given: Any):
     acquisition = cls.with_options(**given)
-    return BanditLoop(domain, MODEL, acquisition, seed=3, clock=lambda: 0.0, **options)
+    return BanditLoop(domain, MODEL, acquisition, seed=3, **options)
 
 
 @pytest.mark.parametrize("parent", list(OPTIONS)[:5], ids=lambda parent: parent.__name__)

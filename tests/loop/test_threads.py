@@ -44,7 +44,6 @@ def build(domain: Domain = ARMS, **options: Any) -> BanditLoop:
         domain,
         BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3),
         ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1),
-        clock=lambda: 0.0,
         **options,
     )
 

@@ -91,7 +91,7 @@ def a_loop(case: str) -> BanditLoop:
     if case in SETTINGS:
         setting, options = SETTINGS[case]
         return setting.loop(**options)
-    return BanditLoop(**{"seed": 1, "clock": lambda: 0.0, **CASES[case]()})
+    return BanditLoop(**{"seed": 1, **CASES[case]()})
 
 
 def play(loop: BanditLoop, num_rounds: int = 7, case: str = "") -> list[Any]:

@@ -140,9 +140,9 @@ def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> N
 def test_the_loop_of_who_knows_nothing_takes_counts(
     domain: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings, path = {"seed": 3, **settings}, tmp_path / "run.journal"
+    settings, path = {"seed": 3, **settings}, tmp_path / "run.db"
     given = {"context": [0.3]} if "context_dim" in settings else {}
-    loop = BanditLoop(DOMAINS[domain], journal=path, **settings)
+    loop = BanditLoop(DOMAINS[domain], storage=path, **settings)
     twin = BanditLoop(DOMAINS[domain], **settings)
     for t in range(9):
         query, same = loop.ask(**given), twin.ask(**given)
@@ -151,7 +151,7 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
             each.tell(query.id, math.sin(7.0 * t), count=10 ** (t % 3))
         if t == 6:  # killed: nothing but the file is left
             loop.close()
-            loop = BanditLoop(DOMAINS[domain], journal=path, **settings)
+            loop = BanditLoop(DOMAINS[domain], storage=path, **settings)
     weights = torch.tensor([10.0 ** (t % 3) for t in range(9)]).double()
     if "forgetting" in settings:
         weights = weights[3:]
@@ -227,15 +227,15 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_is_no_weight_is_refused_before_anything_is_recorded(
     given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
-    loop = build(journal=tmp_path / "run.journal")
+    loop = build(storage=tmp_path / "run.db")
     query = loop.ask()
-    size = (tmp_path / "run.journal").stat().st_size
+    size = (tmp_path / "run.db").stat().st_size
     with pytest.raises(error, match=message):
         loop.tell(query.id, 0.5, **given)
     with pytest.raises(error, match=message):
         loop.attach(CHOICES[0], 0.5, **given)
     assert (loop.history.num_queries, loop.history.num_arrived) == (1, 0)
-    assert (tmp_path / "run.journal").stat().st_size == size
+    assert (tmp_path / "run.db").stat().st_size == size
     loop.tell(query.id, 0.5, count=2)
     loop.close()
 
