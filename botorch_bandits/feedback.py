@@ -349,18 +349,20 @@ class Censored(Censoring, Feedback):
         bound = self.outcome_bound if in_outcomes else None
         return self.minimum - sign * self.tolerated(noise_bound, bound, heights)
 
-    def current_minimum(self, history: History) -> float | None:
+    def current_minimum(self, history: History, first: int = 0) -> float | None:
         """Return the value of pending queries: the minimum, or the value to which it was lowered.
 
         None if the minimum is unknown.
 
         Args:
             history: What was asked and told.
+            first: The id of the first query whose outcome counts.
         """
         if self.minimum is None or self.on_lower == "error":
             return self.minimum
-        rewards = (outcome.reward for outcome in history.outcomes)
-        return min(self.minimum, min(rewards, default=self.minimum))
+        sign = 1.0 if history.maximize else -1.0  # the minimum is that of the model
+        counted = [outcome for outcome in history.outcomes if outcome.query_id >= first]
+        return min([self.minimum, *(sign * outcome.reward for outcome in counted)])
 
     def delay_of(self, query: Query, event: Event) -> float:
         """Return after how many rounds (or seconds) an outcome could be used.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 from other_device import other_device
 from pairwise import by_day
 from torch import Tensor
@@ -19,7 +20,13 @@ from benchmarks.combinations import (
     World,
     build_loop,
 )
-from botorch_bandits import BanditLoop
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    ExponentialWeights,
+    GPUpperConfidenceBound,
+)
 
 NUM_ROWS, NUM_ARMS, NUM_ROUNDS = 40, 60, 4
 
@@ -107,3 +114,14 @@ def test_loops_choose_the_same_points(one: Combination) -> None:
         for name in theirs.diagnostics.keys() & ours.diagnostics.keys():
             value = theirs.diagnostics[name]
             assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+
+
+def test_fading_outcomes_have_their_own_weights_on_a_device() -> None:
+    with other_device() as name:
+        box = Box(torch.tensor([[0.0], [1.0]], dtype=torch.float64).to(name), num_restarts=1)
+        model = BanditGP.with_kernel(RBFKernel(), noise=0.04)
+        rule = GPUpperConfidenceBound.with_options(width=2.0)
+        loop = BanditLoop(box, model, rule, forgetting=ExponentialWeights(0.5))
+        loop.attach([0.2], 1.0, count=4)
+        loop.attach([0.4], 1.0)
+        assert loop.current_model().repeats.cpu().tolist() == pytest.approx([2.0, 1.0])

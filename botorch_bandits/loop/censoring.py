@@ -29,7 +29,6 @@ from botorch_bandits.loop.view import View
 
 Moments = Callable[[View, Tensor], tuple[Tensor, Tensor]]
 """Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
-"""Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +124,7 @@ class Censoring:
 
     Args:
         settings: The settings of a loop with censored feedback.
-        history: The history in the sign of the model, which grows.
+        history: The history, which grows.
         multipliers: The multipliers, if outcomes are penalized; None otherwise.
         moments: Returns posterior moments at queries, if pseudo-values depend on them.
     """
@@ -140,6 +139,7 @@ class Censoring:
         """See the class."""
         assert settings.feedback.censored is not None
         self._given, self._multipliers = settings.feedback.censored, multipliers
+        self._history = history
         self._moments, self._fades = moments, settings.forgetting is not None
         self._is_fixed = settings.has_fixed_noise
         self._is_recipe = settings.recipe is not None
@@ -163,9 +163,7 @@ class Censoring:
             view: The view of the outcomes that count.
         """
         feedback, prior_mean = self._given, None
-        minimum = feedback.minimum
-        if minimum is not None and feedback.on_lower == "lower":
-            minimum = min([minimum, *view.Y[:, 0].tolist()])
+        minimum = feedback.current_minimum(self._history, view.first)
         if self._multipliers is not None:
             feedback = self._multipliers.censored(feedback)
             minimum = prior_mean = feedback.minimum

@@ -505,8 +505,7 @@ class Chooser:
         is_censored, forgetting = feedback.censored is not None, settings.forgetting
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
-        weight = self.arrived(0.0).weight
-        is_weighted = weight is not None and bool((weight != 1.0).any())
+        is_weighted = self.arrived(0.0).weight is not None
         if by_row and (is_weighted or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:

@@ -252,10 +252,12 @@ class ArmsEngine:
     def _front_now(self, view: View) -> Tensor | None:
         if not self._num_front:
             return None
-        parts = [] if view.context is None else [view.context]
-        if self._has_time:
-            parts.insert(0, torch.tensor([float(view.local_round)], dtype=DTYPE))
-        return torch.cat(parts)
+        context = view.context
+        if context is None:  # moments at queries have the contexts of these
+            context = torch.zeros(self._history.context_dim, dtype=DTYPE)
+        if not self._has_time:
+            return context
+        return torch.cat([torch.tensor([float(view.local_round)], dtype=DTYPE), context])
 
     def _catch_up(self, first: int) -> None:
         """Read the queries since the last look."""

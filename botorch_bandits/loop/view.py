@@ -106,12 +106,14 @@ class View:
         Args:
             counts: Maps ids to booleans.
         """
-        told = counts(self.ids)
+        told, weight = counts(self.ids), self.weight
+        if weight is not None:
+            weight = weight[told] if bool((weight[told] != 1.0).any()) else None
         return replace(
             self.with_rows(self.ids[told], self.Y[told]),
             asked=self.asked[counts(self.asked)],
             pending=self.pending[counts(self.pending)],
-            weight=None if self.weight is None else self.weight[told],
+            weight=weight,
         )
 
     def with_rows(self, ids: Tensor, Y: Tensor, **changes: Any) -> View:
@@ -130,8 +132,8 @@ class View:
             return self
         fading = self.fading(self.ids)
         counts = fading > NEGLIGIBLE_WEIGHT
-        weight = fading[counts] if self.weight is None else (self.weight * fading)[counts]
-        return self.with_rows(self.ids[counts], self.Y[counts], weight=weight, fading=None)
+        weight = fading if self.weight is None else self.weight * fading.to(self.weight)
+        return self.with_rows(self.ids[counts], self.Y[counts], weight=weight[counts], fading=None)
 
     def has_rows_of(self, other: View) -> bool:
         """Return whether a model of these rows is one of those of another view."""

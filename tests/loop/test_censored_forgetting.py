@@ -23,6 +23,7 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
+from botorch_bandits.acquisition import MinimumLoweredWarning
 
 LENGTH, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
 B, R, DELTA, ETA, RATE, WINDOW = 3.0, 0.1, 0.1, 0.8, 0.1, 6
@@ -93,3 +94,19 @@ def test_a_window_on_a_users_model() -> None:
     model = loop.current_model()
     assert model.train_targets.tolist().count(0.5) == 1
     assert model.train_targets.tolist().count(MINIMUM) == len(model.train_targets) - 1
+
+
+def test_a_lowered_minimum_stays_when_its_outcome_has_left_the_window() -> None:
+    feedback = Censored(MINIMUM, on_lower="lower")
+    loop = build(
+        "arms",
+        "window",
+        feedback=feedback,
+        acquisition=GPUpperConfidenceBound.with_options(width=2.0),
+    )
+    first = loop.ask().id
+    with pytest.warns(MinimumLoweredWarning):
+        loop.tell(first, MINIMUM - 1.0)
+    for _ in range(WINDOW):
+        loop.ask()
+    assert loop.current_model().train_targets.tolist() == [MINIMUM - 1.0] * WINDOW

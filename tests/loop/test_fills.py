@@ -14,6 +14,7 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
+    Arms,
     BanditGP,
     BanditLoop,
     Box,
@@ -114,6 +115,20 @@ def test_hyperparameters_are_learned_from_what_arrived() -> None:
     model = loop.current_model()
     assert model.likelihood.noise.item() == alone.likelihood.noise.item()
     assert model.covar_module.lengthscale.item() == alone.covar_module.lengthscale.item()
+
+
+def test_arms_with_contexts_have_a_model_between_rounds() -> None:
+    """What fills in pending queries is asked for in their contexts, and not in that of a round."""
+    loop = BanditLoop(
+        Arms(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)),
+        BanditGP.with_kernel(RBFKernel(), noise=NOISE, prior_mean=MINIMUM),
+        GPUpperConfidenceBound.with_options(width=2.0),
+        feedback=Censored(MINIMUM, SPAN, 6, fill="soft", delay_distribution=ARRIVING),
+        context_dim=1,
+    )
+    loop.tell(loop.ask([0.2]).id, MINIMUM + 0.5 * SPAN)
+    loop.ask([0.4])
+    assert loop.current_model().train_targets.tolist()[1] > MINIMUM
 
 
 def test_seconds_count_ages_by_the_times_of_events() -> None:

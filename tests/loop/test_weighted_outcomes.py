@@ -33,6 +33,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
+    OracleRestart,
     RandomSearch,
     SlidingWindow,
 )
@@ -325,3 +326,10 @@ def test_the_guarantee_says_what_it_needs_of_weights() -> None:
     draws.tell(draws.ask().id, 0.5, noise=0.5)
     assert any("has the variance v" in each for each in draws.guarantee().assumptions)
     assert "count" not in plain.statement
+
+
+def test_weights_before_a_reset_leave_no_trace_in_the_model() -> None:
+    loop = build("box", restart=OracleRestart((2,)))
+    for options in ({"count": 5}, {}, {}):
+        loop.tell(loop.ask().id, 0.5, **options)
+    assert loop.current_model().repeats is None
