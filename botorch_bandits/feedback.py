@@ -532,7 +532,7 @@ class CensoredQueue:
         return tuple(sorted(self._late))
 
     def shares_to_come(self) -> tuple[float, ...]:
-        """Return :meth:`Censored.shares_to_come` for the last update."""
+        """Return, for each pending query, the probability that its outcome comes in time."""
         when = self._num_queries + 1, self._now
         ages = [self._feedback.age_of(query, *when) for query in self._waiting.values()]
         given = ages, self._delays, len(self._lost), self._feedback.max_delay

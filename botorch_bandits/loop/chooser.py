@@ -505,7 +505,8 @@ class Chooser:
         is_censored, forgetting = feedback.censored is not None, settings.forgetting
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
-        is_weighted = self.arrived(0.0).weight is not None
+        # of all outcomes since the reset: a loop goes on alike when a window has left one
+        is_weighted = self._all(0.0).since(self.first).weight is not None
         if by_row and (is_weighted or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -333,3 +334,13 @@ def test_weights_before_a_reset_leave_no_trace_in_the_model() -> None:
     for options in ({"count": 5}, {}, {}):
         loop.tell(loop.ask().id, 0.5, **options)
     assert loop.current_model().repeats is None
+
+
+def test_a_loop_goes_on_alike_after_a_weight_has_left_the_window() -> None:
+    settings = {"forgetting": SlidingWindow(2), "context_dim": 1}
+    loop = build("arms", ACQUISITIONS["GP-TS"], **settings)
+    for options in ({"count": 5}, {}, {}, {}):
+        loop.tell(loop.ask([0.5]).id, 0.5, **options)
+    again = build("arms", ACQUISITIONS["GP-TS"], **settings, history=deepcopy(loop.history))
+    for _ in range(3):
+        assert loop.ask([0.5]).diagnostics == pytest.approx(again.ask([0.5]).diagnostics)
