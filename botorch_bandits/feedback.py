@@ -453,8 +453,8 @@ class CensoredView:
     """What a censored model sees of the queries so far.
 
     Attributes:
-        rewards: One entry per query that counts, in the order of asking: its reward, or None if it
-            is censored.
+        rewards: One entry per query that counts, in the order of asking: its reward as it was told
+            (with ``constraints=``, not yet penalized), or None if it is censored.
         pending: Ids of censored queries that are waited for.
         lost: Ids of censored queries that were given up, or failed.
         late: Ids of lost queries whose outcome arrived too late.
