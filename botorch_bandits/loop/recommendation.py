@@ -320,32 +320,6 @@ def _turned(found: Recommendation) -> Recommendation:
     )
 
 
-def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | None:
-    """Return the certificate that would hold with valid bounds, in one pass over the arms.
-
-    It does not need to build a model, so it can be computed in every round.
-
-    Args:
-        settings: The settings of the loop.
-        chooser: The loop's chooser.
-
-    Returns:
-        None if it takes more than one pass: on boxes, with contexts, or with models of the user.
-    """
-    if settings.context_dim or settings.forgetting is not None:
-        return None
-    known = chooser.bounds_on_arms()
-    if known is None or known.lower is None or known.upper is None:
-        return None
-    lower, upper = known.lower, known.upper
-    if settings.options.get("maximize") is False:
-        lower, upper = -upper, -lower
-    if known.constraint_upper is not None and known.constraint_lower is not None:
-        lower = lower[(known.constraint_upper <= 0.0).all(-1)]
-        upper = upper[(known.constraint_lower <= 0.0).all(-1)]
-    return float(upper.max() - lower.max()) if len(lower) and len(upper) else float("inf")
-
-
 def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[str]:
     """Yield the reasons why the bounds of a loop give no certificate; none if they may.
 
