@@ -110,7 +110,7 @@ def test_loops_choose_the_same_points(one: Combination) -> None:
     # Searches of a box end within their tolerance of the maximum.
     torch.testing.assert_close(found, expected, atol=1e-8 if one.on_arms else 1e-3, rtol=0)
     for ours, theirs in zip(device.history.queries, host.history.queries, strict=True):
-        # The NumPy streams, which only the CPU uses, record additional diagnostics.
+        # The engine on arms, which only the CPU uses for these, records additional diagnostics.
         for name in theirs.diagnostics.keys() & ours.diagnostics.keys():
             value = theirs.diagnostics[name]
             assert ours.diagnostics[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
