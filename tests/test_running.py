@@ -488,8 +488,13 @@ def test_interrupts_are_never_swallowed(way: str, error: type[BaseException]) ->
     assert loop.history.num_arrived == 6
 
 
-def test_an_interrupt_tells_what_has_arrived_and_the_run_goes_on() -> None:
+def test_an_interrupt_tells_what_has_arrived_and_the_run_goes_on(
+    request: pytest.FixtureRequest,
+) -> None:
     """Ctrl-C, while two of three are being evaluated."""
+    # a process in the background of a shell ignores interrupts
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, known))
     loop, is_over = random_loop(), threading.Event()
     main = threading.main_thread().ident
 
