@@ -164,7 +164,7 @@ class Outcome:
         return self
 
     def arrive_later(self) -> None:
-        """Count one query more as asked before; see :mod:`botorch_bandits.loop.log`."""
+        """Count one query more as asked before, as that was chosen without this outcome."""
         store_checked(self, arrived_round=self.arrived_round + 1)
 
     def flipped(self) -> Outcome:
