@@ -861,13 +861,14 @@ class _Run:
             self.error = self.error or error
         else:
             self.num_in_a_row = 0
-            self._note(asked, self.loop.tell(asked.id, *told))
+            self._note(asked, self._record(asked, self.loop.tell, *told))
 
     def _record_failure(self, asked: Query, error: Exception) -> None:
         where = f"query {asked.id} at {shown_value(argument_of(asked))} failed"
         reason = "".join(traceback.format_exception_only(error)).strip()
         steps = "".join(traceback.format_exception(error))
-        failure = self.loop.tell_failed(asked.id, f"{reason}\n\n{steps}", avoid=True)
+        told = f"{reason}\n\n{steps}", True  # its point is avoided
+        failure = self._record(asked, self.loop.tell_failed, *told)
         self.num_in_a_row += 1
         if self.num_in_a_row >= max(MOST_FAILURES_IN_A_ROW, 2 * self.most):
             self.error = EvaluationError(
@@ -882,7 +883,18 @@ class _Run:
         )
         self._note(asked, failure)
 
-    def _note(self, asked: Query, event: Event) -> None:
+    def _record(self, asked: Query, tell: Callable[..., Event], *told: Any) -> Event | None:
+        """Tell an outcome or a failure, and return it; None if another process was first."""
+        try:
+            return tell(asked.id, *told)
+        except ValueError:
+            if self.loop.history.state(asked.id) == "pending":
+                raise
+            return None
+
+    def _note(self, asked: Query, event: Event | None) -> None:
+        if event is None:
+            return
         history, settings = self.loop.history, self.loop.settings
         shown: dict[str, Any] = {"failed": history.num_failed, "pending": history.num_pending}
         if settings.outcomes_are_alike and not settings.context_dim:
@@ -899,7 +911,7 @@ class _Run:
             if time.time() - asked.asked_at >= self.lease:
                 self.running.pop(asked.id, None)
                 reason = f"no answer within {self.lease:g} seconds"
-                self._note(asked, self.loop.tell_failed(asked.id, reason))
+                self._note(asked, self._record(asked, self.loop.tell_failed, reason))
 
     def _patience(self) -> float | None:
         """Return the seconds until the lease of a query ends."""

@@ -33,6 +33,7 @@ from botorch_bandits import (
     Space,
     run,
 )
+from botorch_bandits.history import Event, Query
 from botorch_bandits.problems import ArmsProblem, ConstantDelay
 from botorch_bandits.running import ByRound, NoGain, end_with_parent
 
@@ -571,6 +572,20 @@ def test_processes_end_with_an_interrupt_and_with_a_script_that_is_killed(
     while any(Path(f"/proc/{each}").exists() for each in workers) and time.monotonic() < end:
         time.sleep(0.1)
     assert [each for each in workers if Path(f"/proc/{each}").exists()] == []
+
+
+def test_another_process_may_tell_what_is_about_to_fail(tmp_path: Path) -> None:
+    """Two leases have ended; while the first query fails, the outcome of the second arrives."""
+    loop, other = (random_loop(storage=tmp_path / "run.db") for _ in range(2))
+    late = [loop.ask(at=float(t)) for t in range(2)]
+
+    def tell_second(asked: Query, event: Event) -> None:
+        if asked.id == late[0].id:
+            other.tell(late[1].id, 0.25)
+
+    play(loop, value, 1, lease=600, callbacks=(tell_second,))
+    assert [loop.history.state(each.id) for each in late] == ["failed", "told"]
+    assert loop.history.num_arrived == 2
 
 
 def test_queries_that_nobody_answered_fail_when_their_lease_ends() -> None:

@@ -184,10 +184,8 @@ class Censoring:
         seen = self._with_rows(arrived, missing, pseudo, joins=feedback.fills_in or minimum is None)
         summed = self._summed(feedback, view)
         of_summed = torch.ones(len(summed), dtype=DTYPE)
-        position = {query: i for i, query in enumerate(waiting.tolist())}
-        for i, query in enumerate(summed.tolist()):
-            if query in position:
-                of_summed[i] = shares[position[query]]
+        waits = torch.isin(summed, waiting)  # both in the order of asking
+        of_summed[waits] = shares[torch.searchsorted(waiting, summed[waits])]
         widening = Widening(feedback, summed, of_summed, arrived.Y[:, 0], minimum)
         return replace(seen, pending=view.pending[:0], widening=widening)
 

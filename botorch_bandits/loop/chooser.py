@@ -170,9 +170,8 @@ class Chooser:
         self.begin_round(round_number)
         if self._watch is not None:
             assert self.segments is not None
-            arms, known = self._arms, None
-            if arms is not None:
-                known = lambda: arms.smallest_lower_bounds(self.view(now))  # noqa: E731
+            arms = self._arms
+            known = None if arms is None else lambda: arms.smallest_lower_bounds(self.view(now))
             given = (self.segments, self._history, lambda j: self.constraint_model(j, now))
             self._watch.look(*given, known, lambda rules: self.widened_rules(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
@@ -257,10 +256,10 @@ class Chooser:
         Args:
             fit: From :meth:`latest_fit`, perhaps of another process.
         """
-        if self._arms is not None or fit == self.latest_fit():
+        if self._arms is not None or self._censoring is not None or fit == self.latest_fit():
             return
         if (fit["segment"], fit["epoch"]) == self._place:
-            self._models.restore_fit(fit, self.view(0.0))
+            self._models.restore_fit(fit, self.arrived(0.0))
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
@@ -273,8 +272,11 @@ class Chooser:
         has_prior = settings.recipe is not None or settings.forgetting is None
         if self._arms is not None or (settings.priors and has_prior):
             return False
-        view = self.arrived(0.0)
-        return len(view.ids if self._censoring is None else self._censoring.in_time(view).ids) == 0
+        history, feedback = self._history, settings.feedback
+        told = map(history.outcome, self.arrived(0.0).ids.tolist())
+        return all(
+            each is None or feedback.is_late(history.query(each.query_id), each) for each in told
+        )
 
     def model(self, now: float) -> Model:
         """Return the model with which the next query would be chosen."""

@@ -380,10 +380,8 @@ class ModelEngine:
             view: The view of the round.
             domain: The domain of the model's inputs on which it will be maximized.
         """
-        model, seed = (
-            self.model(view),
-            derive_seed(self._settings.seed, view.round_number, "acquisition"),
-        )
+        model = self.model(view)
+        seed = derive_seed(self._settings.seed, view.round_number, "acquisition")
         X_pending = self.inputs(view.pending, view) if len(view.pending) else None
         if view.recipe is None:
             make: Any = self._settings.acquisition
@@ -425,9 +423,9 @@ class ModelEngine:
 
         Args:
             fit: The result of :meth:`latest_fit`.
-            view: The view of the next round.
+            view: The view of the outcomes that arrived.
         """
-        if self._settings.recipe is None or view.widening is not None:
+        if self._settings.recipe is None:
             return
         builder = self._builder_of(view, "choice")
         if isinstance(builder, ModelBuilder):
@@ -491,7 +489,7 @@ class ModelEngine:
             recipe = replace(recipe, prior_mean=view.prior_mean)
         if settings.forgetting is not None:
             recipe = forgetful_recipe(recipe, settings.forgetting)
-        if view.widening is None and settings.feedback.censored is None:
+        if settings.feedback.censored is None:
             # pseudo-values are replaced row by row
             return recipe.builder(settings.seed, True)
         num_outputs = view.Y.shape[1]
