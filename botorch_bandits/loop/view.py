@@ -145,6 +145,9 @@ class View:
         )
 
 
+NONE = torch.empty(0, dtype=torch.long)
+"""No ids."""
+
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows with smaller weights are left out; next to the latest row, they are rounding error."""
 
@@ -174,17 +177,17 @@ def view_of(
     num_queries = history.num_queries
     avoided = () if ignores_pending else history.queries_to_avoid()
     ids, Y = history.told()
-    sign = 1.0 if history.maximize else -1.0
-    Y = torch.cat([sign * Y[:, :1] + 0.0, Y[:, 1:]], dim=-1)  # 0 stays 0
+    if not history.maximize:
+        Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
     return View(
         round_number=num_queries + 1,
         now=now,
         context=context,
         first=0,
         asked=torch.arange(num_queries),
-        pending=torch.tensor([query.id for query in avoided], dtype=torch.long),
+        pending=torch.tensor([q.id for q in avoided], dtype=torch.long) if avoided else NONE,
         ids=ids,
-        Y=Y,
+        Y=Y.contiguous(),  # laid out alike for rewards and costs, so that both round alike
         weight=history.weights(noise),
         recipe=recipe,
     )
