@@ -26,7 +26,6 @@ from botorch_bandits.spaces import Parameter, Space
 
 try:
     import joblib
-    from scipy.stats import rankdata
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
     from sklearn.model_selection._search import BaseSearchCV
@@ -186,7 +185,7 @@ class BanditSearchCV(BaseSearchCV):
         self._check_told()
         return self
 
-    def _run_search(self, evaluate_candidates: Callable[..., Mapping[str, Any]]) -> None:
+    def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         """Ask, evaluate and tell until ``n_iter`` candidates are on record."""
         check_integer("n_iter", self.n_iter, minimum=1)
         check_integer("batch_size", self.batch_size, minimum=1)
@@ -196,7 +195,7 @@ class BanditSearchCV(BaseSearchCV):
             self.history_ = history
             scores.keep(history)
             for query in history.pending():
-                if query.id in scores.kept:  # the process ended before it was told
+                if query.id in scores.folds:  # the process ended before it was told
                     self._tell(loop, query)
             waiting = list(history.pending())
             error: ValueError | None = None  # the last one
@@ -216,12 +215,12 @@ class BanditSearchCV(BaseSearchCV):
                     self._check_told()
             if error is not None and not history.num_arrived:
                 raise error
-            self._add_last_failures()
-            if not scores.ids:  # scikit-learn learns the kinds of scores from an evaluation
+            if not scores.evaluated:  # scikit-learn learns the kinds of scores from an evaluation
                 best = loop.history.best()
-                point = (best[0] if best is not None else history.queries[0]).parameters
-                scores.ids.append(None)
-                evaluate_candidates([point], cv=folds)
+                query = best[0] if best is not None else history.queries[0]
+                scores.evaluated.append(query.id)
+                evaluate_candidates([query.parameters], cv=folds)
+            scores.results.update(self._table())  # with the last candidates if they have failed
 
     def _loop(self) -> BanditLoop:
         """Return the loop, which continues what its storage has."""
@@ -248,20 +247,19 @@ class BanditSearchCV(BaseSearchCV):
         self, evaluate_candidates: Callable[..., Any], folds: _Folds, batch: Sequence[Query]
     ) -> ValueError | None:
         """Evaluate candidates and keep their scores; return the error if all fits failed."""
-        scores = self._scores
-        scores.ids += [query.id for query in batch]
+        scores, ids = self._scores, [query.id for query in batch]
+        scores.evaluated += ids
+        error: ValueError | None = None
         try:
             evaluate_candidates([query.parameters for query in batch], cv=folds)
-        except ValueError as error:
-            del scores.ids[len(scores.ids) - len(batch) :]
-            if self.error_score == "raise" or "fits failed" not in str(error):
+        except ValueError as failure:
+            if self.error_score == "raise" or "fits failed" not in str(failure):
                 raise
-            for query in batch:
-                scores.kept[query.id] = {}
-            scores.write({})
-            return error
-        scores.write({query.id: scores.evaluated[query.id] for query in batch})
-        return None
+            del scores.evaluated[-len(batch) :]
+            scores.folds |= dict.fromkeys(ids)
+            error = failure
+        scores.write()
+        return error
 
     def _tell(self, loop: BanditLoop, query: Query, failure: Exception | None = None) -> None:
         """Tell the loop the score of a candidate; a candidate without a score has failed.
@@ -271,16 +269,18 @@ class BanditSearchCV(BaseSearchCV):
             query: The query of the candidate.
             failure: scikit-learn's error if all fits of its batch failed.
         """
-        row = self._scores.row(query.id)
-        name = "mean_test_score"
-        if row and name not in row:
-            if not isinstance(self.refit, str):
-                raise ValueError(
-                    f"refit is {self.refit!r}, but there are several metrics, of which one is "
-                    "maximized. Pass its name as refit=."
-                )
-            name = f"mean_test_{self.refit}"
-        score: Any = row.get(name, self.error_score)
+        folds = self._scores.folds[query.id]
+        score: Any = self.error_score
+        if folds is not None:
+            values = [fold["test_scores"] for fold in folds]
+            if isinstance(values[0], Mapping):
+                if not isinstance(self.refit, str):
+                    raise ValueError(
+                        f"refit is {self.refit!r}, but there are several metrics, of which one is "
+                        "maximized. Pass its name as refit=."
+                    )
+                values = [value[self.refit] for value in values]
+            score = np.mean(values)
         if isinstance(score, str) or not math.isfinite(score):
             # scikit-learn's text ends with the last line of the fit's own traceback
             last = "" if failure is None else str(failure).strip().rpartition("\n")[2]
@@ -305,38 +305,27 @@ class BanditSearchCV(BaseSearchCV):
         self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None
     ) -> dict[str, Any]:
         """Return ``cv_results_`` with the candidates of an earlier start and those that failed."""
-        new: dict[str, Any] = super()._format_results(candidate_params, n_splits, out, more_results)
         scores = self._scores
-        scores.evaluated = {i: _row(new, k) for k, i in enumerate(scores.ids) if i is not None}
-        scores.results = self._with_kept(new) if scores.kept or None in scores.ids else new
+        for k, query_id in enumerate(scores.evaluated):
+            scores.folds.setdefault(query_id, out[k * n_splits : (k + 1) * n_splits])
+        scores.results = self._table()
         return scores.results
 
-    def _with_kept(self, new: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a table with the rows that are kept; names and their order are unchanged."""
-        scores = self._scores
-        order = scores.order()
-        fill = math.nan if isinstance(self.error_score, str) else float(self.error_score)
-        points = [self.history_.query(i).parameters or {} for i in order]
-        results: dict[str, Any] = {}
-        for name in new:
-            if name == "params":
-                results[name] = points
-            elif name.startswith("param_"):
-                results[name] = _column([point[name.removeprefix("param_")] for point in points])
-            elif not name.startswith("rank_test_"):
-                missing = math.nan if name.endswith("_time") else fill
-                missing = 0.0 * missing if name.startswith("std_") else missing
-                values = [scores.row(i).get(name, missing) for i in order]
-                results[name] = np.array(values, dtype=np.float64)
-        for name in (name for name in new if name.startswith("rank_test_")):
-            results[name] = _ranks(results[name.replace("rank_", "mean_", 1)])
-        return {name: results[name] for name in new}
-
-    def _add_last_failures(self) -> None:
-        """Add the candidates that failed after scikit-learn had made the table."""
-        results = self._scores.results
-        if results and len(results["params"]) < len(self._scores.order()):
-            results.update(self._with_kept(results))
+    def _table(self) -> dict[str, Any]:
+        """Return ``cv_results_`` of all candidates in the order of asking."""
+        known = sorted(self._scores.folds.items())
+        fold = next(folds for _, folds in known if folds is not None)[0]
+        failed = {**fold, "fit_time": math.nan, "score_time": math.nan}
+        for name in {"test_scores", "train_scores"} & fold.keys():
+            is_one = not isinstance(fold[name], Mapping)
+            failed[name] = (
+                self.error_score if is_one else dict.fromkeys(fold[name], self.error_score)
+            )
+        n_splits = self.n_splits_
+        out = [fold for _, folds in known for fold in (folds or [failed] * n_splits)]
+        points = [self.history_.query(query_id).parameters for query_id, _ in known]
+        table: dict[str, Any] = super()._format_results(points, n_splits, out)
+        return table
 
 
 class _Folds:
@@ -361,19 +350,15 @@ class _Scores:
     """The scores of one search, by the ids of its queries, and the file that contains them.
 
     Attributes:
-        kept: Rows of an earlier start, and empty rows of candidates that failed.
-        ids: The ids of the candidates that scikit-learn has evaluated, in order; None for a
-            candidate that was evaluated again.
-        evaluated: Their rows.
-        results: Their results in scikit-learn's form.
+        folds: What scikit-learn returns for each fold; None for a candidate whose fits all failed.
+        evaluated: The ids of the candidates that scikit-learn has evaluated, in order.
+        results: The latest table in scikit-learn's form.
     """
 
     def __init__(self, search: BanditSearchCV, X: Any, y: Any, params: Mapping[str, Any]) -> None:
-        self.kept: dict[int, dict[str, float]] = {}
-        self.ids: list[int | None] = []
-        self.evaluated: dict[int, dict[str, float]] = {}
+        self.folds: dict[int, list[dict[str, Any]] | None] = {}
+        self.evaluated: list[int] = []
         self.results: dict[str, Any] = {}
-        self._written: dict[int, dict[str, float]] = {}
         self._path: Path | None = None
         if search.storage is None:
             return
@@ -386,41 +371,28 @@ class _Scores:
         parts = {"data": [X, y], "estimator": search.estimator, "cv": search.cv}
         parts |= {"scoring": search.scoring, "fit parameters": dict(params)}
         self._identity = {name: _hash(name, part) for name, part in parts.items()}
-        self._read()
+        if self._path.exists():
+            self._read(self._path)
 
     def keep(self, history: History) -> None:
-        """Keep only the rows of queries in a history, as others were never asked.
+        """Keep only the scores of queries in a history, as others were never asked.
 
         Raises:
-            ValueError: If a query that was told has no row.
+            ValueError: If a query that was told has no scores.
         """
-        missing = [o.query_id for o in history.outcomes if o.query_id not in self._written]
+        missing = [o.query_id for o in history.outcomes if o.query_id not in self.folds]
         if missing:
             raise ValueError(
                 f"{self._path} lacks the scores of query_id {missing[0]}, for which the storage "
                 "has an outcome. Put the file back where it was, or choose another storage=."
             )
-        known = {query.id for query in history.queries}
-        self._written = {i: row for i, row in self._written.items() if i in known}
-        self.kept = dict(self._written)
+        self.folds = {q.id: self.folds[q.id] for q in history.queries if q.id in self.folds}
 
-    def order(self) -> list[int]:
-        """Return the ids of all candidates with a row, in the order of asking."""
-        return sorted({*self.kept, *(i for i in self.ids if i is not None)})
-
-    def row(self, query_id: int) -> dict[str, float]:
-        """Return the row of a query, or an empty one if it failed."""
-        if query_id in self.evaluated:
-            return self.evaluated[query_id]
-        return self.kept.get(query_id, {})
-
-    def write(self, rows: Mapping[int, dict[str, float]]) -> None:
-        """Write rows to disk, with those of candidates that failed."""
-        self._written |= {i: row for i, row in self.kept.items() if i not in self._written}
-        self._written |= rows
+    def write(self) -> None:
+        """Write the scores to disk."""
         if self._path is not None:
-            lines = [self._identity, *([i, row] for i, row in sorted(self._written.items()))]
-            text = "".join(f"{json.dumps(line)}\n" for line in lines)
+            lines = [self._identity, *sorted(self.folds.items())]
+            text = "".join(f"{json.dumps(line, default=float)}\n" for line in lines)
             temporary = self._path.with_name(f"{self._path.name}.new")
             with temporary.open("w", encoding="utf-8") as file:
                 file.write(text)
@@ -428,31 +400,20 @@ class _Scores:
                 os.fsync(file.fileno())
             temporary.replace(self._path)
 
-    def _read(self) -> None:
-        assert self._path is not None
+    def _read(self, path: Path) -> None:
         try:
-            content = self._path.read_text(encoding="utf-8")
-            known, *lines = map(json.loads, content.splitlines())
-            written = {int(i): dict(row) for i, row in lines}
-            is_whole = isinstance(known, dict)
-        except FileNotFoundError:
-            return
-        except (TypeError, ValueError, RecursionError) as error:
+            known, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+            differing = [name for name, each in self._identity.items() if known.get(name) != each]
+            self.folds = dict(lines)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"{self._path} does not have the scores of a search ({error}). Choose another "
-                "storage=."
+                f"{path} does not have the scores of a search ({error}). Choose another storage=."
             ) from error
-        if not is_whole:
-            raise ValueError(
-                f"{self._path} does not have the scores of a search. Choose another storage=."
-            )
-        differing = [name for name, value in self._identity.items() if known.get(name) != value]
         if differing:
             raise ValueError(
-                f"{self._path} has the scores of a search with other {', '.join(differing)}. Pass "
+                f"{path} has the scores of a search with other {', '.join(differing)}. Pass "
                 "the arguments with which the search began, or choose another storage=."
             )
-        self._written = written
 
 
 def _hash(name: str, part: Any) -> str:
@@ -465,30 +426,3 @@ def _hash(name: str, part: Any) -> str:
             "storage could be of another search. Pass what can be pickled: functions by name, and "
             "folds as a list."
         ) from error
-
-
-def _row(results: Mapping[str, Any], k: int) -> dict[str, float]:
-    """Return the numbers of one candidate, without its rank."""
-    return {
-        name: float(values[k])
-        for name, values in results.items()
-        if name != "params" and not name.startswith(("param_", "rank_test_"))
-    }
-
-
-def _column(values: Sequence[Any]) -> Any:
-    """Return the values of one parameter in the form of ``cv_results_``."""
-    kinds = {type(value) for value in values}
-    plain = len(kinds) == 1 and kinds <= {int, float, bool}
-    data = np.array(values) if plain else np.empty(len(values), dtype=object)
-    if not plain:
-        data[:] = values
-    return np.ma.MaskedArray(data, mask=np.zeros(len(values), dtype=bool))
-
-
-def _ranks(means: Any) -> Any:
-    """Return ranks from 1, the largest mean first; candidates without a score come last."""
-    if np.isnan(means).all():
-        return np.ones(len(means), dtype=np.int32)
-    filled = np.where(np.isnan(means), np.nanmin(means) - 1.0, means)
-    return rankdata(-filled, method="min").astype(np.int32, copy=False)

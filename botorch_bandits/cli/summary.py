@@ -20,10 +20,10 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 
 from botorch_bandits.cli.command_line import printable
+from botorch_bandits.cli.descriptions import setting_rows
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.history import History, Query, flatten_records
 from botorch_bandits.loop import BanditLoop, StorageError
-from botorch_bandits.loop.descriptions import setting_rows
 from botorch_bandits.loop.log import read_history
 from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.version import __version__

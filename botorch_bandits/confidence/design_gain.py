@@ -94,8 +94,6 @@ class DesignGain(WaterFillingGain):
         True
     """
 
-    __slots__ = ("_lines",)  # a computed value, which is not a setting
-
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
@@ -141,8 +139,6 @@ class BoxGain(GainBound):
         (4.4, 34.7)
     """
 
-    __slots__ = ("__dict__", "_error", "_lines", "_prior_variance")  # computed values
-
     def __init__(self, bounds: Tensor, kernel: Kernel, lam: float, max_points: int = 600) -> None:
         """See the class."""
         check_finite("bounds", check_double("bounds", bounds))
@@ -174,7 +170,7 @@ class BoxGain(GainBound):
             )
         self.kernel, self.lam, self.max_points = kernel, lam, max_points
         self._prior_variance = float(matrix.diagonal().max())
-        self._domain = GainDomain(None, lam / self._prior_variance, bounds=self.bounds)
+        self.domain = GainDomain(None, lam / self._prior_variance, bounds=self.bounds)
         factor, residuals = _pivoted_cholesky(0.5 * (matrix + matrix.mT))
         self._lines = [_TangentLines(factor, residuals, lam / (1.0 + extra)) for extra in _EXTRAS]
 

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -131,14 +131,14 @@ class GainBound(ABC):
     used.
     """
 
-    __slots__ = ("_domain",)  # a storage compares settings by other attributes than this one
-
     is_upper_bound: bool = True
 
-    @property
-    def domain(self) -> GainDomain | None:
-        """The domain for which the bound was made; None if it was not made for a domain."""
-        return getattr(self, "_domain", None)
+    domain: GainDomain | None = None
+    """The domain for which the bound was made; None if it was not made for a domain."""
+
+    def recorded_parts(self) -> dict[str, Any]:
+        """Return some values, by which a storage compares the bound with another one."""
+        return {"values": [self(number) for number in (1, 30, 1000)]}
 
     @property
     def assumption(self) -> str:
@@ -251,8 +251,6 @@ class GainBoundOfPoints(GainBound):
             differs from the number of rows.
     """
 
-    __slots__ = ()
-
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         variances = check_kernel_matrix(kernel_matrix).diagonal()
@@ -268,7 +266,7 @@ class GainBoundOfPoints(GainBound):
             points = points.detach().clone()
         is_constant = largest > 0.0 and float(variances.min()) > largest * (1.0 - 1e-9)
         ratio = lam / largest if is_constant else None
-        self._domain = GainDomain(len(kernel_matrix), ratio, points)
+        self.domain = GainDomain(len(kernel_matrix), ratio, points)
 
     @classmethod
     def on(cls, choices: Tensor, kernel: Kernel, lam: float) -> Self:

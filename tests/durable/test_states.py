@@ -188,7 +188,7 @@ class TestStorageOfALoop:
         path = tmp_path / "run.db"
         build("box, ucb", storage=path).close()
         here = loop_log.environment
-        monkeypatch.setattr(loop_log, "environment", lambda d: here(d) | {"num_threads": 99})
+        monkeypatch.setattr(loop_log, "environment", lambda d: here(d) | {"number of threads": 99})
         with pytest.warns(EnvironmentWarning, match="number of threads was") as caught:
             build("box, ucb", storage=path).close()
         assert caught[0].filename == build.__code__.co_filename  # the line that opened

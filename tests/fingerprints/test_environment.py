@@ -37,22 +37,23 @@ def test_another_process_has_the_same_fingerprint_and_environment() -> None:
     )
     settings, surroundings = json.loads(result.stdout.splitlines()[-1])
     assert json.dumps(settings) == json.dumps(fingerprint(loop_settings()))
-    here = environment() | {"num_threads": surroundings["num_threads"]}  # tests may set it
+    threads = {"number of threads": surroundings["number of threads"]}  # tests may set it
+    here = environment() | threads
     assert environment_warnings(surroundings, here) == []
 
 
 def test_an_environment_says_what_a_suggestion_depends_on() -> None:
     known = environment()
     assert known["torch"] == torch.__version__
-    assert known["num_threads"] == torch.get_num_threads()
+    assert known["number of threads"] == torch.get_num_threads()
     assert known["processor"]
     assert all(isinstance(value, str | int) for value in known.values())
-    old = known | {"torch": "1.0", "processor": "Z80", "num_threads": 99}
+    old = known | {"torch": "1.0", "processor": "Z80", "number of threads": 99}
     lines = environment_warnings(old, known)
     assert [line.partition(" was ")[0] for line in lines] == [
         "torch",
-        "the number of threads",
-        "the processor",
+        "number of threads",
+        "processor",
     ]
     assert lines[0].startswith(f"torch was 1.0 and is {torch.__version__}: suggestions may differ")
     del old["torch"]
