@@ -10,8 +10,7 @@ for the query of round ``s`` when the query of round ``t`` is chosen. An outcome
 before round ``t`` was asked, and after round ``A`` was, has the delay ``d_s = A + 1 - s``. A query
 without an outcome after ``m`` rounds is lost: it keeps the minimum for good, and a later arrival is
 recorded and reported but kept out of the model. A query that failed is lost at once.
-:meth:`Censored.status` returns which of these a query is; :class:`CensoredView` contains all
-queries of a round, and :class:`CensoredQueue` follows a growing history.
+:meth:`Censored.states` returns which of these queries are.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
 section 3.1, and appendix A.4 for delays in seconds. While a query is pending, ``fill=`` replaces
@@ -23,13 +22,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
 
 from botorch_bandits.checks import (
+    DTYPE,
     BelowMinimumWarning,
     MinimumLoweredWarning,
     check_number,
@@ -364,13 +366,20 @@ class Censored(Censoring, Feedback):
         counted = [outcome for outcome in history.outcomes if outcome.query_id >= first]
         return min([self.minimum, *(sign * outcome.reward for outcome in counted)])
 
-    def delay_of(self, query: Query, event: Event) -> float:
+    def delay_of(self, query: Query, event: Event | None) -> float:
         """Return after how many rounds (or seconds) an outcome could be used.
 
         Args:
             query: The query.
-            event: Its outcome.
+            event: What ended it, if anything did.
+
+        Returns:
+            Infinity if no outcome will come, and NaN if nothing came yet.
         """
+        if event is None:
+            return math.nan
+        if event.counted is None:
+            return math.inf
         if self.unit == "seconds":
             return event.arrived_at - query.asked_at
         return event.arrived_round + 1 - query.round_number
@@ -386,41 +395,30 @@ class Censored(Censoring, Feedback):
         return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
 
     def is_late(self, query: Query, event: Event) -> bool:
-        return self.max_delay is not None and self.delay_of(query, event) > self.max_delay
+        return (
+            self.max_delay is not None and self.max_delay < self.delay_of(query, event) < math.inf
+        )
 
-    def is_lost(self, query: Query, round_number: int, now: float) -> bool:
-        """Return whether a query without an outcome has been given up when a round is chosen.
+    def states(self, ages: Tensor, delays: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which queries are observed when a round is chosen, and which are waited for.
+
+        Observed queries have their outcome in the model, all others the minimum or a fill. Those
+        that are neither observed nor waited for are lost: given up, failed, or too late.
 
         Args:
-            query: The query.
-            round_number: The round being chosen.
-            now: The time in seconds.
+            ages: ``n`` ages of the queries; see :meth:`age_of`.
+            delays: ``n`` delays of their outcomes; infinite if they failed, and NaN if nothing came
+                yet.
+
+        Returns:
+            ``n`` booleans each.
         """
+        is_waited_for = delays.isnan()
         if self.max_delay is None:
-            return False
-        age = self.age_of(query, round_number, now)
-        return age > self.max_delay if self.unit == "seconds" else age >= self.max_delay
-
-    def status(
-        self, query: Query, event: Event | None, round_number: int, now: float
-    ) -> Literal["observed", "pending", "lost", "late"]:
-        """Return the status of a query when a round is chosen.
-
-        ``"observed"`` queries have their outcome in the model, all others the minimum.
-        ``"pending"`` queries are waited for, ``"lost"`` queries were given up or failed, and
-        ``"late"`` queries are lost ones whose outcome has arrived nevertheless.
-
-        Args:
-            query: The query.
-            event: Its outcome or failure, if that was told before the round was asked.
-            round_number: The round being chosen.
-            now: The time in seconds.
-        """
-        if event is None:
-            return "lost" if self.is_lost(query, round_number, now) else "pending"
-        if event.counted is None:
-            return "lost"
-        return "late" if self.is_late(query, event) else "observed"
+            return delays.isfinite(), is_waited_for
+        in_rounds = self.unit == "rounds"
+        is_given_up = ages >= self.max_delay if in_rounds else ages > self.max_delay
+        return delays <= self.max_delay, is_waited_for & ~is_given_up
 
     def view(self, history: History, round_number: int, now: float, first: int = 0) -> CensoredView:
         """Return what the model sees when the query of a round is chosen.
@@ -431,20 +429,22 @@ class Censored(Censoring, Feedback):
             now: The time in seconds.
             first: The id of the first query that counts.
         """
+        queries = history.queries[first : round_number - 1]
+        told = {e.query_id: e for e in history.events if e.arrived_round < round_number}
+        events = [told.get(query.id) for query in queries]
+        ages = [self.age_of(query, round_number, now) for query in queries]
+        delays = [self.delay_of(q, e) for q, e in zip(queries, events, strict=True)]
+        given = torch.tensor([ages, delays], dtype=DTYPE)
+        observed, waited_for = (each.tolist() for each in self.states(*given))
         rewards: list[float | None] = []
         ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
-        told = {event.query_id: event for event in history.events}
-        for query in history.queries[first : round_number - 1]:
-            event = told.get(query.id)
-            if event is not None and event.arrived_round >= round_number:
-                event = None  # it was told later
-            status = self.status(query, event, round_number, now)
-            outcome = None if event is None or status != "observed" else event.counted
+        for i, (query, event) in enumerate(zip(queries, events, strict=True)):
+            outcome = event.counted if event is not None and observed[i] else None
             rewards.append(None if outcome is None else outcome.reward)
             if outcome is None:
-                ids[status].append(query.id)
-            if status == "late":
-                ids["lost"].append(query.id)
+                ids["pending" if waited_for[i] else "lost"].append(query.id)
+            if outcome is None and math.isfinite(delays[i]):
+                ids["late"].append(query.id)
         return CensoredView(tuple(rewards), *(tuple(ids[name]) for name in ids))
 
 
@@ -482,105 +482,3 @@ def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
     if not checked or any(low > high for low, high in checked):
         raise ValueError(f"constraint_bounds is {given!r}; {remedy}")
     return checked
-
-
-class CensoredQueue:
-    """The censored queries of a growing history, as :meth:`Censored.view` returns them for now.
-
-    Each update costs only what has changed since the last one, however long the history is: the
-    oldest pending query is examined first, and none after one that is still waited for.
-
-    Args:
-        feedback: Determines which queries are given up.
-        history: The history, which grows.
-    """
-
-    def __init__(self, feedback: Censored, history: History) -> None:
-        """See the class."""
-        self._feedback, self._history = feedback, history
-        self._start(0)
-
-    def _start(self, first: int) -> None:
-        self._first = self._num_queries = first
-        self._num_events = 0
-        self._waiting: dict[int, Query] = {}  # by id, in the order of asking
-        self._lost: set[int] = set()
-        self._late: set[int] = set()
-        self._now = self._last_asked_at = -math.inf
-        self._is_ordered = True  # with seconds, the clock may have been set back
-        self._delay_of: dict[int, float] = {}  # of outcomes that came in time, by query
-        self._delays: Counter[float] = Counter()
-
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """Ids of censored queries that are waited for, in the order of asking."""
-        return tuple(self._waiting)
-
-    @property
-    def num_lost(self) -> int:
-        """The number of censored queries that were given up, or failed."""
-        return len(self._lost)
-
-    @property
-    def lost(self) -> tuple[int, ...]:
-        """Their ids, in the order of asking."""
-        return tuple(sorted(self._lost))
-
-    @property
-    def late(self) -> tuple[int, ...]:
-        """Ids of lost queries whose outcome arrived too late."""
-        return tuple(sorted(self._late))
-
-    def shares_to_come(self) -> tuple[float, ...]:
-        """Return, for each pending query, the probability that its outcome comes in time."""
-        when = self._num_queries + 1, self._now
-        ages = [self._feedback.age_of(query, *when) for query in self._waiting.values()]
-        given = ages, self._delays, len(self._lost), self._feedback.max_delay
-        return self._feedback.shares_at_ages(*given)
-
-    def update(self, now: float, first: int = 0) -> None:
-        """Process what happened since the last update, before the next query is chosen.
-
-        Args:
-            now: The time in seconds.
-            first: The id of the first query that counts.
-        """
-        if now < self._now or first != self._first:
-            self._start(first)  # if the clock was set back, which queries are lost is open again
-        self._now = now
-        for query in self._history.queries_since(self._num_queries):
-            self._waiting[query.id] = query
-            self._is_ordered = self._is_ordered and query.asked_at >= self._last_asked_at
-            self._last_asked_at = max(self._last_asked_at, query.asked_at)
-        self._num_queries = self._history.num_queries
-        events = self._history.events_since(self._num_events)
-        self._num_events += len(events)
-        for event in events:
-            if event.query_id < first:
-                continue
-            query = self._history.query(event.query_id)
-            self._waiting.pop(query.id, None)
-            self._lost.discard(query.id)
-            if query.id in self._delay_of:  # an outcome that was withdrawn
-                self._delays[self._delay_of.pop(query.id)] -= 1
-            status = self._feedback.status(query, event, self._num_queries + 1, now)
-            if status == "late":
-                self._late.add(query.id)
-            if status != "observed":
-                self._lost.add(query.id)
-            elif self._feedback.fill == "soft":
-                delay = self._delay_of[query.id] = self._feedback.delay_of(query, event)
-                self._delays[delay] += 1
-        self._give_up(now)
-
-    def _give_up(self, now: float) -> None:
-        """Stop waiting for the queries that are lost by now."""
-        given_up = []
-        for query in self._waiting.values():
-            if self._feedback.status(query, None, self._num_queries + 1, now) == "lost":
-                given_up.append(query.id)
-            elif self._is_ordered:
-                break
-        for query_id in given_up:
-            del self._waiting[query_id]
-        self._lost.update(given_up)

@@ -55,6 +55,18 @@ class Forgetting:
             return torch.ones_like(rounds, dtype=torch.bool)
         return rounds >= round_number - self.window
 
+    def weights(self, rounds: Tensor, round_number: int) -> Tensor:
+        """Return the weights of queries in a round.
+
+        Args:
+            rounds: ``n`` rounds in which queries were asked, from 1.
+            round_number: The round being chosen.
+
+        Returns:
+            ``n`` weights, float64, in [0, 1].
+        """
+        return torch.ones_like(rounds, dtype=torch.float64)
+
 
 @dataclass(frozen=True)
 class SlidingWindow(Forgetting):
@@ -115,15 +127,6 @@ class ExponentialWeights(Forgetting):
         store_checked(self, discount=check_probability("discount", self.discount))
 
     def weights(self, rounds: Tensor, round_number: int) -> Tensor:
-        """Return the weights of queries in a round.
-
-        Args:
-            rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round being chosen.
-
-        Returns:
-            ``n`` weights, float64, in [0, 1].
-        """
         age = (round_number - 1 - rounds).double()
         return torch.exp(math.log(self.discount) * age)
 

@@ -7,7 +7,7 @@ A loop writes to its :class:`History` and derives everything else from it. Each 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -509,6 +509,19 @@ class History:
         time.
         """
         return tuple(self._events)
+
+    def in_order(self) -> Iterator[Query | Event]:
+        """Yield queries, and what ended them, in the order in which they count."""
+        events = iter(self._events)
+        waiting = next(events, None)
+        for query in self._queries:
+            while waiting is not None and waiting.arrived_round < query.round_number:
+                yield waiting
+                waiting = next(events, None)
+            yield query
+        while waiting is not None:
+            yield waiting
+            waiting = next(events, None)
 
     def queries_since(self, num_seen: int) -> list[Query]:
         """Return the queries except the first ``num_seen``, in asking order."""

@@ -38,8 +38,7 @@ def best_now(
         context: The context for which it is best; None in a loop without contexts.
         now: The time in seconds.
     """
-    segments, window = chooser.segments, settings.window
-    first_id = 0 if segments is None else segments.first_id_of_segment
+    first_id, window = chooser.restarts.first, settings.window
     if context is None and settings.forgetting is None and first_id == 0:
         if chooser.multipliers is None:
             return history.best()

@@ -10,7 +10,9 @@ Any other pseudo-value ``c`` would move the border to :math:`g_j = -c (1 - \rho_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,11 +23,10 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.feedback import Censored, CensoredQueue
-from botorch_bandits.history import History
+from botorch_bandits.feedback import Censored
+from botorch_bandits.history import Event, History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.loop.state import Multipliers
-from botorch_bandits.loop.view import View
+from botorch_bandits.loop.view import Aspect, Growing, View
 
 Moments = Callable[[View, Tensor], tuple[Tensor, Tensor]]
 """Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""
@@ -42,6 +43,7 @@ class Widening:
             share of ``outcome_bound``.
         observed: The outcomes that came in time.
         minimum: The pseudo-value, if it does not depend on the model.
+        counts: How many queries are pending, and how many are lost, for diagnostics.
     """
 
     feedback: Censored
@@ -49,6 +51,7 @@ class Widening:
     shares: Tensor
     observed: Tensor
     minimum: float | None
+    counts: Mapping[str, float]
 
     def sums(self, variances: Tensor) -> Tensor:
         """Return the sum of deviations of each output, ``m``.
@@ -119,31 +122,34 @@ class Widening:
         return feedback.gaps(values, means(), (self.observed,), units)
 
 
-class Censoring:
+class Censors(Aspect):
     """Makes a row of each query, with a pseudo-value where no outcome came in time.
 
     Args:
         settings: The settings of a loop with censored feedback.
         history: The history, which grows.
-        multipliers: The multipliers, if outcomes are penalized; None otherwise.
         moments: Returns posterior moments at queries, if pseudo-values depend on them.
     """
 
-    def __init__(
-        self,
-        settings: LoopSettings,
-        history: History,
-        multipliers: Multipliers | None,
-        moments: Moments,
-    ) -> None:
+    def __init__(self, settings: LoopSettings, history: History, moments: Moments) -> None:
         """See the class."""
         assert settings.feedback.censored is not None
-        self._given, self._multipliers = settings.feedback.censored, multipliers
-        self._history = history
-        self._moments, self._fades = moments, settings.forgetting is not None
+        self._given, self._history, self._moments = settings.feedback.censored, history, moments
+        self._fades = settings.forgetting is not None
         self._is_fixed = settings.has_fixed_noise
         self._is_recipe = settings.recipe is not None
-        self.queue = CensoredQueue(self._given, history)
+        self._asked_at, self._delays = Growing(), Growing()  # of all queries
+
+    def asked(self, query: Query) -> None:
+        self._asked_at.append([query.asked_at])
+        self._delays.append([math.nan])
+
+    def told(self, outcome: Outcome) -> None:
+        self.failed(outcome)
+
+    def failed(self, event: Event) -> None:
+        delay = self._given.delay_of(self._history.query(event.query_id), event)
+        self._delays.values[event.query_id] = delay
 
     def in_time(self, view: View) -> View:
         """Return the view of the outcomes that came in time.
@@ -151,27 +157,19 @@ class Censoring:
         Args:
             view: The view of all outcomes.
         """
-        self.queue.update(view.now, view.first)
-        lost = torch.tensor(self.queue.lost, dtype=torch.long)
-        here = ~torch.isin(view.ids, lost)
+        observed, _ = self._states(view)
+        here = observed[view.ids - view.first]
         return view.with_rows(view.ids[here], view.Y[here])
 
     def see(self, view: View) -> View:
-        """Return the view in which each query that counts is a row.
-
-        Args:
-            view: The view of the outcomes that count.
-        """
-        feedback, prior_mean = self._given, None
-        minimum = feedback.current_minimum(self._history, view.first)
-        if self._multipliers is not None:
-            feedback = self._multipliers.censored(feedback)
-            minimum = prior_mean = feedback.minimum
-        arrived = replace(self.in_time(view), prior_mean=prior_mean)
-        waiting = torch.tensor(self.queue.pending, dtype=torch.long)
-        waiting = waiting[torch.isin(waiting, view.asked)]
+        """Return the view in which each query that counts is a row."""
+        feedback = view.censored
+        assert feedback is not None
+        arrived, (observed, waits) = self.in_time(view), self._states(view)
+        pending = waits.nonzero().squeeze(-1) + view.first
+        waiting = pending[torch.isin(pending, view.asked)]
         missing = view.asked[~torch.isin(view.asked, arrived.ids)]
-        value = minimum
+        value = minimum = feedback.current_minimum(self._history, view.first)
         if value is None:
             value = self._proxy(feedback, arrived) if len(missing) else 0.0
         heights = self._heights(feedback, arrived, waiting)
@@ -182,12 +180,25 @@ class Censoring:
         if feedback.fills_in and feedback.outcome_bound is not None:
             shares = share_of_bound(heights, feedback.outcome_bound)
         seen = self._with_rows(arrived, missing, pseudo, joins=feedback.fills_in or minimum is None)
-        summed = self._summed(feedback, view)
-        of_summed = torch.ones(len(summed), dtype=DTYPE)
-        waits = torch.isin(summed, waiting)  # both in the order of asking
-        of_summed[waits] = shares[torch.searchsorted(waiting, summed[waits])]
-        widening = Widening(feedback, summed, of_summed, arrived.Y[:, 0], minimum)
+        summed = feedback.summed((pending - view.first).tolist(), view.local_round - 1)
+        ids = torch.tensor(summed, dtype=torch.long) + view.first
+        ids = ids[torch.isin(ids, view.asked)]
+        of_summed = torch.ones(len(ids), dtype=DTYPE)
+        waits_here = torch.isin(ids, waiting)  # both in the order of asking
+        of_summed[waits_here] = shares[torch.searchsorted(waiting, ids[waits_here])]
+        counts = {"pending": float(len(pending)), "lost": float((~(observed | waits)).sum())}
+        widening = Widening(feedback, ids, of_summed, arrived.Y[:, 0], minimum, counts)
         return replace(seen, pending=view.pending[:0], widening=widening)
+
+    def _ages(self, view: View) -> Tensor:
+        """Return the ages of the queries since the view's first one."""
+        if self._given.unit == "seconds":
+            return view.now - self._asked_at.values[view.first :]
+        return torch.arange(view.local_round - 1, 0, -1, dtype=DTYPE)
+
+    def _states(self, view: View) -> tuple[Tensor, Tensor]:
+        """Return which of the queries since the view's first one are observed, and waited for."""
+        return self._given.states(self._ages(view), self._delays.values[view.first :])
 
     def _with_rows(self, arrived: View, missing: Tensor, pseudo: Tensor, joins: bool) -> View:
         """Return the view with the rows of outcomes and of pseudo-values."""
@@ -198,13 +209,6 @@ class Censoring:
         # a model is not fitted to the pseudo-values that it determines, nor is a user's
         num_joined = 0 if self._fades and self._is_recipe else len(missing)
         return arrived.with_rows(ids, Y, num_joined=num_joined)
-
-    def _summed(self, feedback: Censored, view: View) -> Tensor:
-        """Return the ids of the queries whose deviations enter the sum in the width."""
-        pending = [i - view.first for i in self.queue.pending]
-        summed = feedback.summed(pending, view.local_round - 1)
-        ids = torch.tensor(summed, dtype=torch.long) + view.first
-        return ids[torch.isin(ids, view.asked)]
 
     def _proxy(self, feedback: Censored, arrived: View) -> float:
         """Return the least lower bound at queries with outcomes, or at all that were asked."""
@@ -226,6 +230,15 @@ class Censoring:
             above, deviation = mean[:, 0] - feedback.minimum, variance[:, 0].sqrt()
         shares = torch.ones_like(above)
         if feedback.fill == "soft":
-            of_all = dict(zip(self.queue.pending, self.queue.shares_to_come(), strict=True))
-            shares = above.new_tensor([of_all[i] for i in waiting.tolist()])
+            shares = self._shares_to_come(arrived, waiting)
         return feedback.heights(feedback.outcome_bound, above, deviation, shares)
+
+    def _shares_to_come(self, view: View, waiting: Tensor) -> Tensor:
+        """Return the probabilities that outcomes of pending queries will still come in time."""
+        ages, delays = self._ages(view), self._delays.values[view.first :]
+        observed, waits = self._given.states(ages, delays)
+        given = Counter(delays[observed].tolist()), int((~(observed | waits)).sum())
+        shares = torch.full_like(ages, math.nan)
+        known = self._given.shares_at_ages(ages[waits].tolist(), *given, self._given.max_delay)
+        shares[waits] = torch.tensor(known, dtype=DTYPE)
+        return shares[waiting - view.first]

@@ -17,17 +17,23 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.acquisition.player import player_of
 from botorch_bandits.acquisition.scores import Bounds
+from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, WidthRule
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Domain
-from botorch_bandits.forgetting import ExponentialWeights
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.acquisitions import bandit
-from botorch_bandits.loop.censoring import Censoring
+from botorch_bandits.loop.aspects import (
+    UNIFORM_ORIGINS,
+    Forgets,
+    Multipliers,
+    Restarts,
+    with_feedback,
+)
+from botorch_bandits.loop.censoring import Censors
 from botorch_bandits.loop.engines import ArmsEngine, ModelEngine, plays_by_row
 from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
@@ -51,14 +57,7 @@ from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, 
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.loop.state import (
-    UNIFORM_ORIGINS,
-    Multipliers,
-    Segments,
-    at_multipliers,
-    with_feedback,
-)
-from botorch_bandits.loop.view import Inputs, View, view_of
+from botorch_bandits.loop.view import Aspect, Inputs, View, view_of
 from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 
@@ -79,34 +78,43 @@ class Chooser:
         history: The history so far, in the sign in which it was told.
 
     Attributes:
-        segments: Resets and multipliers, if the loop has any.
+        restarts: Where the loop starts over, if it does.
+        multipliers: The multipliers and their state, if there are constraints.
     """
 
     def __init__(self, settings: LoopSettings, history: History) -> None:
         """See the class."""
         self._minimizes = not settings.maximize
-        self.segments: Segments | None = None
         self._of_epochs = SettingsOfEpochs(settings)
         self._settings = settings = self._of_epochs.now(None)
         self._history, self._inputs = history, Inputs(history)
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
-        if settings.restart is not None or settings.constraints is not None:
-            self.segments = Segments(settings)
-            self.segments.replay(history)
-        self._watch = None if settings.constraints is None else ConstraintWatch(settings)
-        self._begin_segment()
-
-    @property
-    def multipliers(self) -> Multipliers | None:
-        """The multipliers and their state, if there are constraints."""
-        return None if self.segments is None else self.segments.multipliers
+        self._played = with_feedback(settings.played, settings.feedback)
+        self.restarts, self._forgets = Restarts(settings, history), Forgets(settings)
+        self.multipliers: Multipliers | None = None
+        self._watch: ConstraintWatch | None = None
+        self._aspects: list[Aspect] = [self.restarts]
+        if settings.constraints is not None:
+            self.multipliers = Multipliers(settings, history)
+            self._watch = ConstraintWatch(settings, history, self.multipliers)
+            self._aspects += [self.multipliers, self._watch]
+        self._aspects.append(self._forgets)
+        self._censors: Censors | None = None
+        if settings.feedback.censored is not None:
+            self._censors = Censors(settings, history, self._moments)
+            self._aspects.append(self._censors)
+        self._begun_round, self._segment = 0, (-1, -1)
+        self._built_arms: ArmsEngine | None = None
+        self._built_models: ModelEngine
+        for entry in history.in_order():
+            self.hear(entry)
 
     @property
     def first(self) -> int:
-        """The id of the first query that counts, since the last reset."""
-        return 0 if self.segments is None else self.segments.first_id
+        """The id of the first query that counts, since the last reset or fresh epoch."""
+        return max(aspect.first for aspect in self._aspects)
 
     @property
     def local_round(self) -> int:
@@ -116,10 +124,36 @@ class Chooser:
     @property
     def _place(self) -> tuple[int, int]:
         """The segment and the epoch in which hyperparameters are fitted."""
-        rule = self._settings.constraints
-        is_penalized = rule is not None and rule.surrogate != "separate"
-        assert self.multipliers is not None or not is_penalized
-        return self.first, self.multipliers.num_epochs if is_penalized and self.multipliers else 0
+        multipliers = self.multipliers
+        is_penalized = multipliers is not None and multipliers.is_penalized
+        return self.first, multipliers.num_epochs if multipliers and is_penalized else 0
+
+    @property
+    def _arms(self) -> ArmsEngine | None:
+        """What plays arms without a model, if the settings do not need one."""
+        self._build_engines()
+        return self._built_arms
+
+    @property
+    def _models(self) -> ModelEngine:
+        self._build_engines()
+        return self._built_models
+
+    def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
+        engine = self._models if self._arms is None else self._arms
+        return engine.moments(view, ids)
+
+    def _all(self, now: float, context: Tensor | None = None) -> View:
+        settings = self._settings
+        return view_of(self._history, self._played, now, context, settings.noise, settings.feedback)
+
+    def since_reset(self, now: float) -> View:
+        """Return the view of all outcomes since the last reset, as they were told.
+
+        Args:
+            now: The time in seconds.
+        """
+        return self.restarts.see(self._all(now))
 
     def arrived(self, now: float, context: Tensor | None = None) -> View:
         """Return the view of the outcomes that count in the next round, without pseudo-values.
@@ -129,28 +163,14 @@ class Chooser:
             context: The context of the round, or None.
         """
         view = self._all(now, context)
-        return self._remembered(view if self.segments is None else self.segments.see(view))
-
-    def _all(self, now: float, context: Tensor | None = None) -> View:
-        settings = self._settings
-        given = (self._played, now, context, settings.noise, settings.feedback.ignores_pending)
-        return view_of(self._history, *given)
-
-    def _remembered(self, view: View) -> View:
-        """Return the view of what the loop does not forget."""
-        forgetting, local, first = self._settings.forgetting, view.local_round, view.first
-        if forgetting is None:
-            return view
-        if forgetting.window is not None:
-            view = view.keeping(lambda ids: forgetting.keeps(ids - first + 1, local))
-        if isinstance(forgetting, ExponentialWeights):
-            view = replace(view, fading=lambda ids: forgetting.weights(ids - first + 1, local))
+        for aspect in self._aspects:
+            view = view if aspect is self._censors else aspect.see(view)
         return view
 
     def view(self, now: float, context: Tensor | None = None) -> View:
         """Return the view of the next round; see :meth:`arrived` for the arguments."""
         view = self.arrived(now, context)
-        return view if self._censoring is None else self._censoring.see(view)
+        return view if self._censors is None else self._censors.see(view)
 
     def choose(
         self,
@@ -167,19 +187,15 @@ class Chooser:
             now: The time in seconds.
             limits: The restriction of the round; None for the whole domain.
         """
-        self.begin_round(round_number)
+        self._begin_round(round_number)
         if self._watch is not None:
-            assert self.segments is not None
-            arms = self._arms
-            known = None if arms is None else lambda: arms.smallest_lower_bounds(self.view(now))
-            given = (self.segments, self._history, lambda j: self.constraint_model(j, now))
-            self._watch.look(*given, known, lambda rules: self.widened_rules(rules, now))
+            self._watch.look(partial(self._smallest_bounds, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
         rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
-        if self.segments is not None:
-            diagnostics = {**diagnostics, **self.segments.describe()}
+        for aspect in self._aspects:
+            diagnostics = {**diagnostics, **aspect.describe()}
         return x, origin, flipped_diagnostics(diagnostics) if self._minimizes else diagnostics
 
     def _lower_bounds(
@@ -212,8 +228,8 @@ class Chooser:
         censored = self._settings.feedback.censored
         if censored is not None:
             censored.check_constraints(outcome.constraints)
-        if self.segments is not None:
-            self.segments.check_outcome(self._in_sign_of_model(outcome))
+        for aspect in self._aspects:
+            aspect.check_outcome(self._in_sign_of_model(outcome))
 
     def hear(self, entry: Any) -> None:
         """Process a query or an event that was added to the history; a reset may follow.
@@ -221,23 +237,30 @@ class Chooser:
         Args:
             entry: A query, outcome or failure; a retraction changes what was processed before.
         """
-        segments = self.segments
-        if entry.state == Outcome.state:
+        if entry.state == Query.state:
+            self._begin_round(entry.round_number)
+            for aspect in self._aspects:
+                aspect.asked(entry)
+        elif entry.state == Outcome.state:
             told = self._in_sign_of_model(entry)
-            is_reset = segments is not None and segments.add_outcome(told) is not None
-            is_refused = self._arms is not None and not self._arms.takes_weights
-            if is_reset or (entry.is_weighted and is_refused):
-                self._begin_segment()
-            if self._watch is not None:
-                assert segments is not None
-                self._watch.hear(segments, self._history)
-        elif segments is None:
-            return
-        elif entry.state == Query.state:
-            self.begin_round(entry.round_number)
-            segments.add_query(entry)
+            self._reset([aspect.told(told) for aspect in self._aspects])
         else:
-            segments.add_failure(entry)
+            for aspect in self._aspects:
+                aspect.failed(entry)
+
+    def _begin_round(self, round_number: int) -> None:
+        """End the last round; a second call, such as after a choice that failed, does nothing."""
+        if round_number == self._begun_round:
+            return
+        self._begun_round = round_number
+        for aspect in self._aspects:
+            self._reset([aspect.begin(round_number)])
+
+    def _reset(self, resets: Sequence[Reset | None]) -> None:
+        for reset in resets:
+            if reset is not None:
+                for aspect in self._aspects:
+                    aspect.reset(reset)
 
     def _in_sign_of_model(self, outcome: Outcome) -> Outcome:
         return outcome.flipped() if self._minimizes else outcome
@@ -256,14 +279,15 @@ class Chooser:
         Args:
             fit: From :meth:`latest_fit`, perhaps of another process.
         """
-        if self._arms is not None or self._censoring is not None or fit == self.latest_fit():
+        if self._arms is not None or self._censors is not None or fit == self.latest_fit():
             return
         if (fit["segment"], fit["epoch"]) == self._place:
             self._models.restore_fit(fit, self.arrived(0.0))
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
-        options = {} if self._played is None else self._played.options
+        recipe = self.arrived(0.0).recipe
+        options = {} if recipe is None else recipe.options
         return float(options.get("delta", default))
 
     def has_no_data(self) -> bool:
@@ -272,11 +296,8 @@ class Chooser:
         has_prior = settings.recipe is not None or settings.forgetting is None
         if self._arms is not None or (settings.priors and has_prior):
             return False
-        history, feedback = self._history, settings.feedback
-        told = map(history.outcome, self.arrived(0.0).ids.tolist())
-        return all(
-            each is None or feedback.is_late(history.query(each.query_id), each) for each in told
-        )
+        view = self.arrived(0.0)
+        return not len((view if self._censors is None else self._censors.in_time(view)).ids)
 
     def model(self, now: float) -> Model:
         """Return the model with which the next query would be chosen."""
@@ -291,12 +312,10 @@ class Chooser:
             constraint: The index of the constraint.
             now: The time in seconds.
         """
-        rule = self._settings.constraints
-        assert rule is not None
-        assert self.segments is not None
-        if rule.surrogate == "separate":
+        assert self.multipliers is not None
+        if not self.multipliers.is_penalized:
             return self.model(now)
-        view = self._remembered(self._all(now).since(self.segments.first_id_of_segment))
+        view = self._forgets.see(self.since_reset(now))
         told = view.with_rows(view.ids, -view.Y[:, constraint + 1].unsqueeze(-1), prior_mean=0.0)
         return self._models.model(told, f"constraint {constraint + 1}")
 
@@ -320,12 +339,19 @@ class Chooser:
             now: The time in seconds.
             width: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
-        assert self.segments is not None
-        assert self.segments.multipliers is not None
+        assert self.multipliers is not None
+        bounds = self._smallest_bounds(now, width)
+        return feasibility_of(self.multipliers, self._history, bounds)
+
+    def _smallest_bounds(self, now: float, width: float | None = None) -> Tensor:
+        known = None
+        if width is None and self._arms is not None:
+            known = self._arms.smallest_lower_bounds(self.view(now))
+        if known is not None:
+            return known
         model_of = partial(self.constraint_model, now=now)
-        given = (self._settings, self.segments, self._history, model_of, width)
-        bounds = smallest_lower_bounds(*given, lambda rules: self.widened_rules(rules, now))
-        return feasibility_of(self.segments.multipliers, self._history, bounds)
+        given = (self._settings, self.since_reset(now), self._history, model_of, width)
+        return smallest_lower_bounds(*given, lambda rules: self.widened_rules(rules, now))
 
     def guarantee(self, now: float, num_given: int) -> Guarantee:
         """Return the guarantee of the settings for the history so far.
@@ -345,8 +371,8 @@ class Chooser:
         )
         if self._settings.restart is None:
             return guarantee
-        resets = () if self.segments is None else self.segments.resets
-        return with_change_points(guarantee, *told[1:], resets, self._history.num_queries)
+        resets, num_rounds = self.restarts.resets, self._history.num_queries
+        return with_change_points(guarantee, *told[1:], resets, num_rounds)
 
     def acquisition_now(
         self, context: Tensor | None, now: float
@@ -363,7 +389,7 @@ class Chooser:
 
     def bounds_on_arms(self) -> Bounds | None:
         """Return the statistics of all arms now, if the settings do not need a model."""
-        if self._arms is None or self._censoring is not None:
+        if self._arms is None or self._censors is not None:
             return None
         view = self.arrived(0.0)
         return self._arms.bounds(replace(view, pending=view.pending[:0]))
@@ -384,8 +410,7 @@ class Chooser:
             of_choices: See :func:`.guarantee_of`.
         """
         settings = self._settings
-        resets = [] if self.segments is None else self.segments.resets
-        starts = [reset.after_round for reset in resets]
+        starts = [reset.after_round for reset in self.restarts.resets]
         guarantee = guarantee_of(acquisition, self._history, settings, domain, of_choices)
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
@@ -394,8 +419,7 @@ class Chooser:
             given = acquisition, settings, self._history, starts, others
             guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
-            number = 0 if self.segments is None else self.segments.number
-            guarantee = with_restarts(guarantee, settings, number)
+            guarantee = with_restarts(guarantee, settings, self.restarts.number)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
         if settings.repeats is not None:
@@ -407,99 +431,78 @@ class Chooser:
     def _choose(
         self, round_number: int, context: Tensor | None, now: float, limits: Restriction | None
     ) -> tuple[Tensor, str, dict[str, float]]:
-        settings = self._settings
-        if self.local_round <= settings.num_initial:
-            return self._sample(round_number, limits), "initial", {}
-        if self.segments is not None and self.segments.explores():
-            return self._sample(round_number, limits), "exploration", {}
-        if settings.is_random:
-            return self._sample(round_number, limits), "random", {}
-        if self.has_no_data():
-            # a user's model cannot be built without data
-            return self._sample(round_number, limits), "initial", {}
-        if self._history.avoided_in_a_row(self.first) >= FAILURES_BEFORE_UNIFORM:
-            # the model learns nothing from failures and would continue near the last ones
-            return self._sample(round_number, limits), "initial", {}
-        if settings.repeats is not None and limits is None:
-            again = next_play(self._history, context, self.first)
-            if again is not None:
-                return again
-        view = self.view(now, context)
+        settings, view = self._settings, self.arrived(now, context)
+        if (origin := self._origin_of_draw(view)) is not None:
+            return self._sample(round_number, limits), origin, {}
+        plays = settings.repeats is not None and limits is None
+        if plays and (again := next_play(self._history, context, view.first)) is not None:
+            return again
+        view = view if self._censors is None else self._censors.see(view)
         if self._arms is not None:
-            among = None if limits is None else limits.among
-            x, diagnostics = self._arms.choose(view, among)
-            if self._censoring is not None:
-                queue = self._censoring.queue
-                counts = {"pending": float(len(queue.pending)), "lost": float(queue.num_lost)}
-                diagnostics = {**diagnostics, **counts}
-            if settings.repeats is not None and limits is None:
-                ratio = self._arms.noise_ratio_at(x, view)
-                diagnostics = with_plays(diagnostics, settings, ratio)
-            return x, "acquisition", diagnostics
-        return self._search(view, limits)
+            x, diagnostics = self._arms.choose(view, None if limits is None else limits.among)
+            ratio = self._arms.noise_ratio_at(x, view) if plays else None
+        else:
+            x, diagnostics, ratio = self._search(view, limits)
+        if view.widening is not None:
+            diagnostics = {**diagnostics, **view.widening.counts}
+        if plays:
+            diagnostics = with_plays(diagnostics, settings, ratio)
+        return x, "acquisition", diagnostics
+
+    def _origin_of_draw(self, view: View) -> str | None:
+        """Return why the point of a round is drawn uniformly; None if it is not."""
+        if view.local_round <= self._settings.num_initial:
+            return "initial"
+        if view.explores:
+            return "exploration"
+        if self._settings.is_random:
+            return "random"
+        # A user's model cannot be built without data. And the model learns nothing from failures,
+        # so that it would continue near the last ones.
+        fails = self._history.avoided_in_a_row(view.first) >= FAILURES_BEFORE_UNIFORM
+        return "initial" if fails or self.has_no_data() else None
 
     def _search(
         self, view: View, limits: Restriction | None
-    ) -> tuple[Tensor, str, dict[str, float]]:
-        """Return the point that maximizes the acquisition function on the model of a view."""
+    ) -> tuple[Tensor, dict[str, float], float | None]:
+        """Return the point that maximizes the acquisition function on the model of a view.
+
+        Returns:
+            The point, its diagnostics, and for lists of priors the ratio of noise to variance.
+        """
         settings, domain = self._settings, self._domain_in(view.context)
         acquisition = self._models.acquisition(view, domain)
         there = domain if limits is None else self._domain_in(view.context, limits)
         seed = derive_seed(settings.seed, view.round_number, "maximize")
         whole, value = maximize_checked(there, acquisition, seed)
-        diagnostics, known = {"acquisition_value": value}, bandit(acquisition)
-        if known is not None:
-            diagnostics = known.describe(whole)
-        if settings.repeats is not None and limits is None:
-            diagnostics = with_plays(diagnostics, settings, noise_ratio_of(acquisition, whole))
-        return whole[-settings.domain.dim :], "acquisition", diagnostics
+        known, ratio = bandit(acquisition), noise_ratio_of(acquisition, whole)
+        diagnostics = {"acquisition_value": value} if known is None else known.describe(whole)
+        return whole[-settings.domain.dim :], diagnostics, ratio
 
-    def begin_round(self, round_number: int) -> None:
-        """End the last round; a segment or an epoch may begin."""
-        if self.segments is None:
+    def _build_engines(self) -> None:
+        """Build the engines anew if a segment has begun, or one cannot take what was told."""
+        differ, multipliers = self._of_epochs.differ, self.multipliers
+        segment = self.first, multipliers.num_epochs if multipliers and differ else 0
+        arms = self._built_arms
+        is_refused = arms is not None and not arms.takes_weights and self._is_weighted(segment[0])
+        if segment == self._segment and not is_refused:
             return
-        multipliers = self.segments.multipliers
-        num_epochs = 0 if multipliers is None else multipliers.num_epochs
-        if self.segments.before_round(round_number):
-            self._begin_segment()
-        elif multipliers is not None and multipliers.num_epochs != num_epochs:
-            self._played = self._acquisition_now()
-
-    def _acquisition_now(self) -> AcquisitionRecipe | None:
-        """Return the recipe played now, at its share of delta and with the multipliers in force."""
-        settings = self._settings
-        played = with_feedback(settings.played, settings.feedback)
-        if played is None or self.segments is None:
-            return played
-        if settings.restart is not None:
-            share = partial(settings.restart.share_of_delta, segment=self.segments.number)
-            played = played.at_share_of_delta(share)
-        if self.segments.multipliers is not None:
-            played = at_multipliers(played, self.segments.multipliers, settings.horizon)
-        return played
-
-    def _begin_segment(self) -> None:
-        """Recompute everything that depends on the history that counts."""
-        if self._of_epochs.differ:
-            self._settings = self._of_epochs.now(self.multipliers)
+        self._segment = segment
+        if differ:
+            self._settings = self._of_epochs.now(multipliers)
             self._priors = ()
-            if self._watch is not None:
-                self._watch.settings = self._settings
-        self._played = self._acquisition_now()
-        self._arms = self._new_arms()
-        self._models = ModelEngine(self._settings, self._inputs)
-        self._censoring = None
-        if self._settings.feedback.censored is not None:
-            engine = self._models if self._arms is None else self._arms
-            rule = self._settings.constraints
-            is_penalized = rule is not None and rule.surrogate != "separate"
-            multipliers = self.multipliers if is_penalized else None
-            given = (self._settings, self._history, multipliers, engine.moments)
-            self._censoring = Censoring(*given)
+        self._built_arms = self._new_arms(segment[0])
+        self._built_models = ModelEngine(self._settings, self._inputs)
 
-    def _new_arms(self) -> ArmsEngine | None:
-        """Return what plays arms without a model, if the settings do not need one."""
-        settings, played, rule = self._settings, self._played, self._settings.constraints
+    def _is_weighted(self, first: int) -> bool:
+        """Return whether a query that counts was told with a count, or with its own noise."""
+        return self._history.is_weighted and any(
+            each.is_weighted for each in self._history.outcomes if each.query_id >= first
+        )
+
+    def _new_arms(self, first: int) -> ArmsEngine | None:
+        settings, rule = self._settings, self._settings.constraints
+        played = self.arrived(0.0).recipe
         domain, feedback = settings.domain.arms, settings.feedback
         model = settings.listed if settings.recipe is None else settings.recipe
         if domain is None or model is None or played is None:
@@ -508,8 +511,7 @@ class Chooser:
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
         # of all outcomes since the reset: a loop goes on alike when a window has left one
-        is_weighted = self._all(0.0).since(self.first).weight is not None
-        if by_row and (is_weighted or on_device or settings.recipe is None):
+        if by_row and (self._is_weighted(first) or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:
             return None

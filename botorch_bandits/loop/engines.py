@@ -17,7 +17,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models import ModelListGP
 from botorch.models.model import Model
-from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition import GPThompsonSampling
@@ -45,7 +44,7 @@ from botorch_bandits.feedback import Feedback
 from botorch_bandits.history import History
 from botorch_bandits.loop.forgetting import forgetful_recipe
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.loop.view import Inputs, View
+from botorch_bandits.loop.view import Growing, Inputs, View
 from botorch_bandits.models import condition
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.reading import (
@@ -58,32 +57,6 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 MOST_ROWS = 20_000
 """From this many distinct rows on, one matrix of an exact model takes 3.2 GB."""
-
-
-class _Growing:
-    """Numbers that grow at their end, in memory that doubles; NumPy appends faster than PyTorch."""
-
-    def __init__(self, *shape: int, dtype: type = float) -> None:
-        self._room: NDArray[Any] = np.empty((16, *shape), dtype)
-        self._count = 0
-
-    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
-        """Add values at the end."""
-        start, self._count = self._count, self._count + len(values)
-        if self._count > len(self._room):
-            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
-            more[:start] = self._room[:start]
-            self._room = more
-        self._room[start : self._count] = values
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return self._count
-
-    @property
-    def values(self) -> Tensor:
-        """All of them, as a view."""
-        return torch.from_numpy(self._room[: self._count])
 
 
 class ArmsEngine:
@@ -117,9 +90,9 @@ class ArmsEngine:
         self._domain, self._history, self._has_time = domain, history, has_time
         self._device = domain.choices.device
         self._num_front = player.posterior.prior.num_front
-        self._arms = _Growing(dtype=int)  # of all queries, with their contexts
-        self._contexts = _Growing(history.context_dim)
-        self._places, self._first = _Growing(dtype=int), 0  # of the queries from an id on
+        self._arms = Growing(dtype=int)  # of all queries, with their contexts
+        self._contexts = Growing(history.context_dim)
+        self._places, self._first = Growing(dtype=int), 0  # of the queries from an id on
         self._place_of: dict[tuple[int, tuple[float, ...]], int] = {}
         self._latest = (-1, -1)
         self._recipe: Any = None
@@ -277,7 +250,7 @@ class ArmsEngine:
     def _number_places(self, first: int) -> None:
         """Number places in the order in which they first occur, in which rows have their draws."""
         if first != self._first:
-            self._places, self._first, self._place_of = _Growing(dtype=int), first, {}
+            self._places, self._first, self._place_of = Growing(dtype=int), first, {}
         ids = torch.arange(first + len(self._places), len(self._arms))
         known, arms = self._place_of, self._arms.values[ids].tolist()
         keys = zip(arms, self._fronts(ids, first).tolist(), strict=True)

@@ -15,9 +15,9 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.domains import Domain
 from botorch_bandits.loop.acquisitions import bandit
+from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.minimizing import settings_of_model
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.loop.state import Multipliers
 
 
 class SettingsOfEpochs:

@@ -10,19 +10,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import (
-    AcquisitionRecipe,
-    ImprovedUpperConfidenceBound,
-)
+from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.scores import select_output
+from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.ingredients import output_rules
@@ -34,8 +31,9 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
-from botorch_bandits.loop.state import Multipliers, Segments
+from botorch_bandits.loop.view import Aspect, View
 from botorch_bandits.random_streams import derive_seed
 
 NUM_EPOCHS = 3
@@ -161,7 +159,7 @@ def grows_in_vain(multipliers: Multipliers, constraint: int) -> bool:
 
 def smallest_lower_bounds(
     settings: LoopSettings,
-    segments: Segments,
+    view: View,
     history: History,
     model_of: Callable[[int], Model],
     width: float | None = None,
@@ -176,7 +174,7 @@ def smallest_lower_bounds(
 
     Args:
         settings: The loop's settings.
-        segments: The part of its history that counts.
+        view: The view of the next round, before multipliers change it.
         history: The whole history.
         model_of: Maps the index of a constraint to the model of its negative, or to the loop's
             model of reward and constraints, if it is separate.
@@ -192,19 +190,13 @@ def smallest_lower_bounds(
     Raises:
         NoWidthError: If the loop has no model, or the acquisition has no width and none is given.
     """
-    rule, recipe = settings.constraints, settings.played
+    rule = settings.constraints
     assert rule is not None
-    round_number = history.num_queries - segments.first_id_of_segment + 1
     is_separate = rule.surrogate == "separate"
-    first_id = segments.first_id if is_separate else segments.first_id_of_segment
-    domains = _domains(settings, history, history.num_queries - first_id + 1)
-    if recipe is not None and settings.restart is not None:
-        share = partial(settings.restart.share_of_delta, segment=segments.number)
-        recipe = recipe.at_share_of_delta(share)
+    domains = _domains(settings, history, view.local_round)
     if settings.model is None:
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
-    has_data = any(told.query_id >= segments.first_id_of_segment for told in history.outcomes)
-    if not has_data and not settings.priors:
+    if not len(view.ids) and not settings.priors:
         raise NoWidthError(
             "no outcome has arrived, so the model that was passed cannot be built. Tell the first "
             "outcome with loop.tell(query.id, reward)."
@@ -219,7 +211,7 @@ def smallest_lower_bounds(
             transform = ScalarizedPosteriorTransform(sign)
         factor = width
         if factor is None:
-            factor = _width_of(settings, recipe, rule, used, j, round_number, widened)
+            factor = _width_of(settings, view, rule, used, j, widened)
         bound = ImprovedUpperConfidenceBound(used, width=factor, posterior_transform=transform)
         largest = [domain.maximize(bound, seed)[1] for domain in domains]
         bounds.append(-sum(largest) / len(largest))
@@ -228,15 +220,14 @@ def smallest_lower_bounds(
 
 def _width_of(
     settings: LoopSettings,
-    recipe: AcquisitionRecipe | None,
+    view: View,
     rule: MultiplierRule,
     model: Model,
     constraint: int,
-    round_number: int,
     widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]],
 ) -> float:
     """Return the loop's width for one constraint."""
-    num_outputs = 1 + rule.num_constraints
+    num_outputs, recipe = 1 + rule.num_constraints, view.recipe
     if recipe is not None:
         name = recipe.acquisition_class.__name__
         if recipe.acquisition_class.played_as in LAGRANGIAN:
@@ -248,7 +239,8 @@ def _width_of(
         arms_rule = shared.arms_rule(settings.domain)  # on a box as well, for its settings
         is_drawn = isinstance(arms_rule, RandomizedArmsRule)
         if isinstance(arms_rule, WidthArmsRule) and not is_drawn:
-            return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
+            own = arms_rule.rule.width(PriorSummary(model), view.local_round)
+            return float(arms_rule.scale * own)
     raise NoWidthError(
         f"acquisition={settings.acquisition!r} has no width for a confidence bound of the "
         "constraints; pass width=, the factor of the standard deviation, such as "
@@ -271,71 +263,49 @@ def _domains(settings: LoopSettings, history: History, round_number: int) -> lis
     return [settings.domain.in_context(torch.cat([front.to(c), c])) for c in contexts]
 
 
-class ConstraintWatch:
+class ConstraintWatch(Aspect):
     """Detects noise under a rule for exact values, and constraints that no point meets.
 
     Args:
-        settings: The settings of a loop with constraints, in the running epoch.
-
-    Attributes:
-        settings: The settings as given; another epoch may have another model.
+        settings: The settings of a loop with constraints.
+        history: The history, which grows.
+        multipliers: The multipliers.
     """
 
-    def __init__(self, settings: LoopSettings) -> None:
+    def __init__(self, settings: LoopSettings, history: History, multipliers: Multipliers) -> None:
         """See the class."""
-        self.settings, rule = settings, settings.constraints
-        assert rule is not None
-        self._rule = rule
+        self._rule, self._history, self._multipliers = multipliers.rule, history, multipliers
         # if functions change, a value that differs is not necessarily noise
         varies = bool(settings.options.get("variation"))
-        self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
+        self._forgets = settings.forgetting is not None
+        self._compares = self._rule.expects_exact_constraints and not (self._forgets or varies)
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
-        self._num_heard, self._segment = 0, 0
         self._looks = True
         # without forgetting, a bound can tell whether some point may meet a constraint
-        self._watches_growth = settings.forgetting is not None
+        self._watches_growth = self._forgets
         self._next_look, self._num_epochs = 0, 0
 
-    def hear(self, segments: Segments, history: History) -> None:
-        """Compare new outcomes with the first values of the same input, in this segment.
+    def reset(self, reset: Reset) -> None:
+        self._first_values.clear()
 
-        Args:
-            segments: The part of the history that counts.
-            history: The whole history.
-        """
-        if not self._hears:
+    def told(self, outcome: Outcome) -> None:
+        """Compare the values with the first ones of the same input, in this segment."""
+        if not self._compares or outcome.query_id < self._multipliers.first_of_segment:
             return
-        if segments.number != self._segment:
-            self._segment = segments.number
-            self._first_values.clear()
-        for outcome in history.outcomes_since(self._num_heard):
-            self._num_heard += 1
-            if outcome.query_id < segments.first_id_of_segment:
-                continue
-            query = history.query(outcome.query_id)
-            context = () if query.context is None else query.context.tolist()
-            key = (*context, *query.x.tolist())
-            first = self._first_values.setdefault(key, outcome.constraints)
-            if first == outcome.constraints:
-                continue
-            given = (self._rule, first, outcome.constraints)
-            if warn_if_noisy(*given, stacklevel=1 + level_of_users_line()):
-                self._hears = False
-                return
+        query = self._history.query(outcome.query_id)
+        context = () if query.context is None else query.context.tolist()
+        key = (*context, *query.x.tolist())
+        first = self._first_values.setdefault(key, outcome.constraints)
+        given = (self._rule, first, outcome.constraints)
+        if warn_if_noisy(*given, stacklevel=1 + level_of_users_line()):
+            self._compares = False
 
-    def _may_be_infeasible(self, multipliers: Multipliers) -> bool:
+    def _may_be_infeasible(self) -> bool:
         """Return whether a multiplier did not fall in the last update, so that it may be."""
-        latest = [update.multipliers for update in multipliers.updates[-2:]]
+        latest = [update.multipliers for update in self._multipliers.updates[-2:]]
         return any(now >= before for before, now in zip(latest[0], latest[-1], strict=True))
 
-    def look(
-        self,
-        segments: Segments,
-        history: History,
-        model_of: Callable[[int], Model],
-        known_bounds: Callable[[], Tensor | None] | None = None,
-        widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]] = tuple,
-    ) -> None:
+    def look(self, smallest_bounds: Callable[[], Tensor]) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
 
         This requires a model of each constraint and a search of the domain. It is therefore done
@@ -343,31 +313,23 @@ class ConstraintWatch:
         fifth of the rounds so far.
 
         Args:
-            segments: The part of the history that counts.
-            history: The whole history.
-            model_of: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
-            known_bounds: Returns these bounds if the loop has them without a model.
-            widened: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
+            smallest_bounds: Returns the result of :func:`smallest_lower_bounds`.
         """
-        multipliers = segments.multipliers
-        assert multipliers is not None
+        multipliers, num_queries = self._multipliers, self._history.num_queries
         is_new_epoch = multipliers.num_epochs != self._num_epochs
         self._num_epochs = multipliers.num_epochs
         if is_new_epoch and self._watches_growth:
             self._warn_of_growth(multipliers)
-        if not (self._looks and is_new_epoch and history.num_queries >= self._next_look):
+        if not (self._looks and is_new_epoch and num_queries >= self._next_look):
             return
-        if not self._may_be_infeasible(multipliers):
+        if not self._may_be_infeasible():
             return
         positive = torch.ones(self._rule.num_constraints, dtype=DTYPE)
         if not bool(recognize(multipliers, positive).any()):
             return
-        self._next_look = history.num_queries + max(history.num_queries // 5, 10)
+        self._next_look = num_queries + max(num_queries // 5, 10)
         try:
-            bounds = None if known_bounds is None else known_bounds()
-            if bounds is None:
-                given = (self.settings, segments, history, model_of)
-                bounds = smallest_lower_bounds(*given, widened=widened)
+            bounds = smallest_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can give an answer then
             self._looks, self._watches_growth = False, True
             return
@@ -376,7 +338,7 @@ class ConstraintWatch:
             return
         self._looks = self._watches_growth = False
         told = ", ".join(f"{j + 1} (at least {bounds[j]:.4g})" for j in infeasible)
-        now = "" if self.settings.forgetting is None else " now"
+        now = " now" if self._forgets else ""
         warnings.warn(
             f"no point seems to meet constraint {told}{now}: its smallest lower confidence bound "
             "is positive and its multiplier keeps growing. Relax the constraint, or widen the "

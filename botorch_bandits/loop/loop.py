@@ -32,6 +32,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
+from botorch_bandits.loop.aspects import ChangeTestRecord
 from botorch_bandits.loop.attaching import AttachesPoints
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
@@ -58,7 +59,6 @@ from botorch_bandits.loop.settings import (
     check_rule,
     default_acquisition,
 )
-from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.models import BanditGPRecipe
 
@@ -604,8 +604,7 @@ class BanditLoop(AttachesPoints):
     def resets(self) -> tuple[Reset, ...]:
         """When the loop started over and why, in order; see ``restart=``."""
         with self._lock:
-            segments = self._chooser.segments
-            return () if segments is None else tuple(segments.resets)
+            return tuple(self._chooser.restarts.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
@@ -671,8 +670,7 @@ class BanditLoop(AttachesPoints):
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """The result of each test for a change, in order; see ``restart=``."""
         with self._lock:
-            segments = self._chooser.segments
-            return () if segments is None else tuple(segments.change_tests)
+            return tuple(self._chooser.restarts.change_tests)
 
     def guarantee(self) -> Guarantee:
         """Return what a theorem states about the rounds so far: bounds, regret and violation.

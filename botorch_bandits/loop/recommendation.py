@@ -286,8 +286,7 @@ def _constraints_observed(
     """Return the constraint values that count and were observed at a point, one row each."""
     if settings.num_constraints == 0:
         return torch.zeros(0, 0, dtype=x.dtype)
-    assert chooser.segments is not None
-    first = chooser.segments.first_id_of_segment
+    first = chooser.restarts.first
     if settings.window is not None:
         first = max(first, history.num_queries - settings.window)
     rows = []

@@ -1,23 +1,28 @@
-"""What one round sees of the history, as features change it.
+"""What one round sees of the history, and the features that change it.
 
-A :class:`View` begins with everything that was asked and told. Each feature narrows, relabels or
-widens it: a restart and a window leave queries out, multipliers and censoring change outcomes,
-weights change the noise of rows, contexts and the time are columns in front of points. The rows of
-the view that results condition the posterior from which the point of the round is chosen.
+A :class:`View` begins with everything that was asked and told. Each feature is an :class:`Aspect`,
+which narrows, relabels or widens it: a restart and a window leave queries out, multipliers and
+censoring change outcomes, weights change the noise of rows, contexts and the time are columns in
+front of points. The rows of the view that results condition the posterior from which the point of
+the round is chosen. Aspects do not know each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.history import History
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated
+from botorch_bandits.history import Event, History, Outcome, Query
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.censoring import Widening
@@ -64,6 +69,8 @@ class View:
         Y: ``n x m`` outcomes.
         weight: ``n`` weights of the rows, with which their noise is divided; None if all are 1.
         recipe: The recipe of the acquisition function; None for a user's function.
+        censored: How missing outcomes are censored, in the units of the outcomes; None if not.
+        explores: Whether the point of the round is drawn uniformly, whatever the outcomes say.
         prior_mean: The prior mean of the reward, if it is not that of the model's recipe.
         fading: Maps ids to weights that change from round to round; None without such weights.
         num_joined: How many of the last rows join a model that is built, and fitted, without them.
@@ -80,6 +87,8 @@ class View:
     Y: Tensor
     weight: Tensor | None
     recipe: AcquisitionRecipe | None
+    censored: Censored | None
+    explores: bool = False
     prior_mean: float | None = None
     fading: Callable[[Tensor], Tensor] | None = None
     num_joined: int = 0
@@ -145,6 +154,124 @@ class View:
         )
 
 
+class Aspect:
+    """One feature of a loop: it processes what happens, and changes what a round sees.
+
+    A subclass overrides what it needs. Queries and events come in the order in which they count,
+    and what is derived from them depends on nothing else, so that a loop that is rebuilt from its
+    history goes on alike.
+
+    Attributes:
+        first: The id of the first query that counts; 0 if all do.
+
+    Example:
+        A feature that plays every second round at random:
+
+        >>> class EverySecondRound(Aspect):
+        ...     def see(self, view: View) -> View:
+        ...         return replace(view, explores=view.explores or view.round_number % 2 == 0)
+    """
+
+    first = 0
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise an error if an outcome that is about to be recorded cannot be taken.
+
+        Args:
+            outcome: The outcome, of which large rewards are sought.
+
+        Raises:
+            ValueError: If it cannot; nothing has changed then.
+        """
+
+    def begin(self, round_number: int) -> Reset | None:
+        """End the last round, before the point of the next one is chosen.
+
+        Args:
+            round_number: The number of the round that begins, from 1; each begins once.
+
+        Returns:
+            A reset, if earlier queries do not count any more; every aspect hears it.
+        """
+        return None
+
+    def asked(self, query: Query) -> None:
+        """Process a query, whose round has begun.
+
+        Args:
+            query: The query.
+        """
+
+    def told(self, outcome: Outcome) -> Reset | None:
+        """Process an outcome.
+
+        Args:
+            outcome: The outcome, of which large rewards are sought.
+
+        Returns:
+            A reset, if earlier queries do not count any more; every aspect hears it.
+        """
+        return None
+
+    def failed(self, event: Event) -> None:
+        """Process that a query has no outcome.
+
+        Args:
+            event: Its failure, or the retraction of its outcome.
+        """
+
+    def reset(self, reset: Reset) -> None:
+        """Process a reset.
+
+        Args:
+            reset: The reset.
+        """
+
+    def see(self, view: View) -> View:
+        """Return the view of the next round as this feature changes it; nothing else changes.
+
+        Args:
+            view: The view after the features before this one.
+        """
+        return view
+
+    def describe(self) -> dict[str, float]:
+        """Return what is in force in the round, for the diagnostics of its query."""
+        return {}
+
+
+class Growing:
+    """Numbers that grow at their end, in memory that doubles; NumPy appends faster than PyTorch.
+
+    Args:
+        *shape: The shape of one entry.
+        dtype: Their type.
+    """
+
+    def __init__(self, *shape: int, dtype: type = float) -> None:
+        """See the class."""
+        self._room: NDArray[Any] = np.empty((16, *shape), dtype)
+        self._count = 0
+
+    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
+        """Add values at the end."""
+        start, self._count = self._count, self._count + len(values)
+        if self._count > len(self._room):
+            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
+            more[:start] = self._room[:start]
+            self._room = more
+        self._room[start : self._count] = values
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    @property
+    def values(self) -> Tensor:
+        """All of them, on the same memory."""
+        return torch.from_numpy(self._room[: self._count])
+
+
 NONE = torch.empty(0, dtype=torch.long)
 """No ids."""
 
@@ -162,7 +289,7 @@ def view_of(
     now: float,
     context: Tensor | None = None,
     noise: float = 1.0,
-    ignores_pending: bool = False,
+    feedback: Feedback | None = None,
 ) -> View:
     """Return the view of the next round before any feature changes it.
 
@@ -172,10 +299,11 @@ def view_of(
         now: See :class:`View`.
         context: See :class:`View`.
         noise: The noise variance of an outcome of weight 1.
-        ignores_pending: Whether queries without an outcome are left out.
+        feedback: How queries without an outcome are treated; hallucinated if omitted.
     """
+    feedback = feedback or Hallucinated()
     num_queries = history.num_queries
-    avoided = () if ignores_pending else history.queries_to_avoid()
+    avoided = () if feedback.ignores_pending else history.queries_to_avoid()
     ids, Y = history.told()
     if not history.maximize:
         Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
@@ -190,4 +318,5 @@ def view_of(
         Y=Y.contiguous(),  # laid out alike for rewards and costs, so that both round alike
         weight=history.weights(noise),
         recipe=recipe,
+        censored=feedback.censored,
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.loop.state import UNIFORM_ORIGINS
+from botorch_bandits.loop.aspects import UNIFORM_ORIGINS
 from botorch_bandits.problems.changing import is_on_arms
 from botorch_bandits.running import RunResult, run
 from botorch_bandits.simulation.problems import (

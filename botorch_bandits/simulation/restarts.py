@@ -1,7 +1,7 @@
 """Replicates that start over, each at its own time.
 
 This module keeps for all replicates at once what the loop keeps in
-:class:`~botorch_bandits.loop.state.Segments` for one stream of rounds: the sizes of both lists
+:class:`~botorch_bandits.loop.aspects.Restarts` for one stream of rounds: the sizes of both lists
 since the last reset, the segment, and the uniform queries that a detector looks at. Random numbers
 depend on the round of the whole run; widths depend on the round of the segment, with the segment's
 share of delta.

@@ -37,7 +37,6 @@ from botorch_bandits.confidence import (
     gp_ucb_finite_width,
     igp_ucb_width,
 )
-from botorch_bandits.feedback import CensoredQueue
 from tests.models.textbook import posterior, squared_exponential
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
@@ -89,12 +88,12 @@ ACTIONS = st.lists(
     max_delay=st.one_of(st.none(), st.integers(1, 5)),
     unit=st.sampled_from(["rounds", "seconds"]),
 )
-def test_the_queue_has_what_the_view_has(
+def test_a_query_is_observed_pending_or_lost_as_defined(
     actions: list[tuple[str, float]], max_delay: int | None, unit: str
 ) -> None:
     feedback = Censored(0.0, 1.0, max_delay=max_delay, unit=unit)
     history, now = History(1), 0.0
-    queue = CensoredQueue(feedback, history)
+    longest = math.inf if max_delay is None else max_delay
     for action, number in [*actions, ("look", 0.0)]:
         waiting = history.pending()
         if action == "ask":
@@ -108,30 +107,28 @@ def test_the_queue_has_what_the_view_has(
         elif action == "clock":
             now += number
         elif action == "look":
-            queue.update(now)
-            view = feedback.view(history, history.num_queries + 1, now)
-            assert (queue.pending, queue.lost, queue.late) == (view.pending, view.lost, view.late)
-            assert queue.num_lost == len(view.lost)
+            view, t = feedback.view(history, history.num_queries + 1, now), history.num_queries + 1
+            for query in history.queries:
+                outcome, has_failed = history.outcome(query.id), history.failure(query.id)
+                age = t - query.round_number if unit == "rounds" else now - query.asked_at
+                expected = "lost"
+                if outcome is not None:
+                    delay = outcome.arrived_round + 1 - query.round_number
+                    delay = delay if unit == "rounds" else outcome.arrived_at - query.asked_at
+                    expected = "observed" if delay <= longest else "late"
+                elif has_failed is None and (age < longest or (unit, age) == ("seconds", longest)):
+                    expected = "pending"
+                assert (view.rewards[query.id] is not None) == (expected == "observed")
+                assert (query.id in view.pending) == (expected == "pending")
+                assert (query.id in view.lost) == (expected in ("lost", "late"))
+                assert (query.id in view.late) == (expected == "late")
 
 
-def test_a_round_on_arms_looks_at_what_is_pending_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop("arms")
-    looked = []
-    original = Censored.is_lost
-
-    def counted(self: Censored, *given: Any) -> bool:
-        looked.append(given[0].id)
-        return original(self, *given)
-
-    def refused(*given: Any) -> None:
-        raise AssertionError("a look at the whole history")
-
-    monkeypatch.setattr(Censored, "is_lost", counted)
-    monkeypatch.setattr(Censored, "view", refused)
-    for t in range(1, 81):
-        looked.clear()
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_the_diagnostics_count_what_is_pending_and_lost(domain: str) -> None:
+    loop = make_loop(domain)
+    for t in range(1, 9):
         query = loop.ask()
-        assert len(looked) <= 2  # the oldest pending one, and one that is given up
         assert query.diagnostics["pending"] == min(t - 1, 3)
         assert query.diagnostics["lost"] == max(0, t - 4)
 

@@ -22,7 +22,6 @@ from botorch_bandits import (
     ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
@@ -34,8 +33,8 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning, NoisyConstraintsWarning
+from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.feasibility import grows_in_vain
-from botorch_bandits.loop.state import Multipliers
 from botorch_bandits.penalties import Polynomial
 
 NUM_ARMS, LENGTHSCALE, NOISE = 21, 0.25, 0.05
@@ -229,20 +228,16 @@ class TestFeasibility:
         assert not known.nearest_is_feasible
 
 
-def multipliers_of(values: np.ndarray, step_size: float = 1.0) -> Multipliers:
+def multipliers_of(values: np.ndarray, reset_after: int | None = None) -> Multipliers:
     """The state of a rule that saw these values, one epoch each."""
-    followed = Multipliers(AdditiveEpochs(1, 1, step_size=step_size))
-    followed.before_round()
-    history = History(dim=1, num_constraints=1)
+    rule = AdditiveEpochs(1, 1, step_size=1.0)
+    restart = None if reset_after is None else OracleRestart(change_points=(reset_after,))
+    loop = BanditLoop(ARMS, None, RandomSearch(), constraints=rule, restart=restart)
     for value in values:
-        query = history.new_query(torch.zeros(1).double(), "acquisition", 0.0)
-        history.record(query)
-        followed.add_query(query)
-        outcome = history.new_outcome(query.id, 0.0, 0.0, [float(value)])
-        history.record(outcome)
-        followed.add_outcome(outcome)
-        followed.before_round()
-    return followed
+        loop.tell(loop.ask().id, 0.0, [float(value)])
+    loop.ask()
+    multipliers: Multipliers = loop._chooser.multipliers  # type: ignore[assignment]
+    return multipliers
 
 
 def test_growth_in_vain_is_told_from_a_price_that_is_being_learned() -> None:
@@ -256,8 +251,7 @@ def test_growth_in_vain_is_told_from_a_price_that_is_being_learned() -> None:
     for seed in range(20):
         noise = np.random.default_rng(seed).normal(0.0, 0.3, 200)
         assert not grows_in_vain(multipliers_of(noise), 0)
-    again = multipliers_of(stuck)
-    again.reset()
+    again = multipliers_of(stuck, reset_after=200)
     assert again.num_updates == 0
     assert not grows_in_vain(again, 0)
 

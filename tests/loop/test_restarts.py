@@ -219,7 +219,7 @@ class TestDetectorsThatCannotTest:
         def fails(*args, **kwargs):
             raise ValueError("ridge is too small")
 
-        monkeypatch.setattr(loop._chooser.segments._engines["reward"], "test", fails)
+        monkeypatch.setattr(loop._chooser.restarts._tests._engines["reward"], "test", fails)
         with pytest.warns(RuntimeWarning, match="no detection") as caught:
             play(loop, 6)
         assert caught[0].filename == play.__code__.co_filename  # the line that told

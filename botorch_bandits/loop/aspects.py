@@ -1,0 +1,640 @@
+"""The features of a loop, each a class: restarts, multipliers, and models that forget.
+
+Each hears what happens, and changes the view of a round; see :class:`.Aspect`. Restarts and
+multipliers process queries and outcomes one by one, in the order in which they happened, so that a
+rebuilt loop resets at the same rounds as the original one. Before each query except the first of a
+segment, one round passes, and after the last round of an epoch the multipliers change. An outcome
+counts in the epoch in which it arrives.
+
+If the surrogate of constraints is fresh in each epoch, the end of an epoch also drops the data,
+but neither the multipliers nor the data of a restart: a detector tests what came since the last
+reset, regardless of the epoch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    GPThompsonSampling,
+    LagrangianUpperConfidenceBound,
+)
+from botorch_bandits.change_points import DetectorEngine, EvidenceEngine, Reset
+from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
+from botorch_bandits.constraints import Ledger, MultiplierOverflowError
+from botorch_bandits.constraints.rules import WAY_ON
+from botorch_bandits.core.suffixes import Suffixes
+from botorch_bandits.domains import Domain
+from botorch_bandits.feedback import Feedback
+from botorch_bandits.history import Event, History, Outcome, Query
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.view import Aspect, View
+from botorch_bandits.random_streams import generator
+
+
+class ChangeNotTestedWarning(RuntimeWarning):
+    """A test for a change could not be computed."""
+
+
+@dataclass(frozen=True)
+class ChangeTestRecord:
+    """The result of a test of the uniform queries.
+
+    Attributes:
+        after_round: How many rounds had been asked.
+        statistic: The statistic of the tail that came nearest to a detection; with
+            ``EvidenceRestart`` the evidence in nats.
+        threshold: The threshold of that tail, or of the evidence.
+        half_size: Half the number of uniform queries in it; None for evidence.
+        detected: Whether the segment ended.
+        quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
+            ``"evidence"`` for the evidence, of the reward alone or of reward and constraints.
+        change_round: With evidence, the estimated first round after the change, if there was one.
+        candidate_weights: The posterior weights of ``EvidenceRestart(candidates=...)``, which only
+            the latest test keeps; empty in the others.
+    """
+
+    after_round: int
+    statistic: float
+    threshold: float
+    half_size: int | None
+    detected: bool
+    quantity: str = "reward"
+    change_round: int | None = None
+    candidate_weights: tuple[float, ...] = ()
+
+
+UNIFORM_ORIGINS = ("exploration", "initial")
+"""Origins of queries that were drawn uniformly at random."""
+
+Found = tuple[ChangeTestRecord, str]
+"""The result of a test, and the quantity that changed if it detected a change."""
+
+
+class Tests:
+    """What a restart rule tests, which is nothing for rules that do not look at outcomes."""
+
+    def asked(self, query: Query) -> None:
+        """Process a query."""
+
+    def lost(self, query: Query) -> None:
+        """Process that the outcome of a query will not come, or came too late."""
+
+    def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
+        """Yield the results of the tests that an outcome makes possible."""
+        yield from ()
+
+    def begin(self, keep_from: int | None) -> None:
+        """Begin a segment, with the queries from a round on; with none if it is None."""
+
+
+class HalfSamples(Tests):
+    """Tests the uniform queries of a segment, for each quantity with a detector of its own.
+
+    Args:
+        engines: The detectors on the domain, by quantity: the reward, then constraints.
+    """
+
+    def __init__(self, engines: Mapping[str, DetectorEngine]) -> None:
+        """See the class."""
+        self._engines = engines
+        self._told: dict[int, tuple[Query, Outcome]] = {}  # uniform queries, by id
+
+    def begin(self, keep_from: int | None) -> None:
+        self._told.clear()
+
+    def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
+        if query.origin not in UNIFORM_ORIGINS:
+            return
+        self._told[query.id] = query, outcome
+        queries, outcomes = zip(*(self._told[i] for i in sorted(self._told)), strict=True)
+        if len(queries) < 2:
+            return
+        X, contexts = torch.stack([query.x for query in queries]), _contexts(queries)
+        columns = torch.tensor([[o.reward, *o.constraints] for o in outcomes], dtype=DTYPE).mT
+        for (quantity, engine), column in zip(self._engines.items(), columns, strict=False):
+            try:
+                test = engine.test(X, column.contiguous(), contexts=contexts)
+            except (RuntimeError, ValueError) as error:
+                # the outcome is already recorded: the loop must continue, and reproducibly
+                warnings.warn(
+                    f"the {quantity} could not be tested for a change after round {after_round} "
+                    f"({error}); that counts as no detection.",
+                    ChangeNotTestedWarning,
+                    stacklevel=level_of_users_line(),
+                )
+                continue
+            change = queries[test.location].round_number if test.detected else None
+            numbers = test.statistic, test.threshold, test.half_size, test.detected
+            yield ChangeTestRecord(after_round, *numbers, quantity, change), quantity
+
+
+class Evidence(Tests):
+    """Weighs all outcomes of a segment.
+
+    Args:
+        settings: The settings of a loop with ``restart=EvidenceRestart(...)``.
+    """
+
+    def __init__(self, settings: LoopSettings) -> None:
+        """See the class."""
+        rule, tests = settings.constraints, settings.evidence
+        assert tests is not None
+        self._of_all, self._offset = tests.outputs == "all" and rule is not None, 0.0
+        is_separate = rule is not None and rule.surrogate == "separate"
+        if is_separate and settings.feedback.censored is not None and tests.candidates is None:
+            # the prior mean is for the reward only
+            self._offset = 0.0 if settings.recipe is None else settings.recipe.prior_mean
+        num_outputs = 1 if rule is None else 1 + rule.num_constraints
+        given = settings.domain, settings.model, num_outputs, settings.context_dim
+        evidence = tests.on(*given)
+        _check_evidence(evidence)
+        self._stream = evidence.stream()
+
+    def asked(self, query: Query) -> None:
+        self._stream.issue(query.x, query.context)
+
+    def lost(self, query: Query) -> None:
+        self._stream.forget(query.id + 1)
+
+    def begin(self, keep_from: int | None) -> None:
+        self._stream.reset(keep_from)
+
+    def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
+        values = [value + self._offset for value in outcome.constraints if self._of_all]
+        test = self._stream.tell(query.id + 1, [outcome.reward, *values])
+        if test is not None:
+            yield (
+                ChangeTestRecord(
+                    after_round,
+                    test.statistic,
+                    test.threshold,
+                    None,
+                    test.detected,
+                    "evidence",
+                    test.change,
+                    test.candidate_weights,
+                ),
+                "reward and constraints" if values else "reward",
+            )
+
+
+def _tests_of(settings: LoopSettings) -> Tests:
+    if settings.evidence is not None:
+        return Evidence(settings)
+    if settings.detection is None:
+        return Tests()
+    detectors = settings.detection.detector, *settings.detection.constraint_detectors
+    engines = {
+        f"constraint {j}" if j else "reward": detector.on(settings.domain)
+        for j, detector in enumerate(detectors)
+    }
+    for quantity, engine in engines.items():
+        _check_engine(quantity, engine, settings.domain, settings.context_dim)
+    return HalfSamples(engines)
+
+
+class Restarts(Aspect):
+    """Starts over where a restart rule says so: earlier queries do not count any more.
+
+    No test sees outcomes that the model does not see.
+
+    Args:
+        settings: The settings of the loop; without a restart rule, it never starts over.
+        history: The history, which grows.
+
+    Attributes:
+        first: The id of the first query of the segment.
+        resets: All resets so far.
+        change_tests: The results of the tests so far.
+    """
+
+    def __init__(self, settings: LoopSettings, history: History) -> None:
+        """See the class."""
+        self.rule, self._feedback, self._history = settings.restart, settings.feedback, history
+        self._keeps = settings.evidence is not None and settings.evidence.keep == "since_change"
+        self._tests = _tests_of(settings)
+        self._uniform: list[int] = []  # ids of the uniform queries of the segment
+        self._num_rounds = 0
+        self.resets: list[Reset] = []
+        self.change_tests: list[ChangeTestRecord] = []
+        self._played: tuple[object, int, AcquisitionRecipe | None] = None, -1, None
+
+    @property
+    def number(self) -> int:
+        """The number of the segment, from 0."""
+        return len(self.resets)
+
+    def begin(self, round_number: int) -> Reset | None:
+        is_told = self.rule is not None and self.rule.is_told_of_change(round_number)
+        return self._reset("oracle") if is_told else None
+
+    def asked(self, query: Query) -> None:
+        self._num_rounds += 1
+        if query.origin in UNIFORM_ORIGINS:
+            self._uniform.append(query.id)
+        self._tests.asked(query)
+
+    def failed(self, event: Event) -> None:
+        if event.query_id >= self.first:
+            self._tests.lost(self._history.query(event.query_id))
+
+    def told(self, outcome: Outcome) -> Reset | None:
+        if outcome.query_id < self.first:
+            return None
+        query = self._history.query(outcome.query_id)
+        if self._feedback.is_late(query, outcome):
+            self._tests.lost(query)
+            return None
+        for test, quantity in self._tests.told(query, outcome, self._num_rounds):
+            if self.change_tests:  # a list may have hundreds of priors
+                self.change_tests[-1] = replace(self.change_tests[-1], candidate_weights=())
+            self.change_tests.append(test)
+            if test.detected:
+                return self._reset("detection", test, quantity)
+        return None
+
+    def _reset(
+        self, reason: str, test: ChangeTestRecord | None = None, quantity: str | None = None
+    ) -> Reset:
+        after_round, keep_from = self._num_rounds, None
+        if test is not None and self._keeps:
+            keep_from = test.change_round
+        first = after_round if keep_from is None else keep_from - 1
+        reset = Reset(
+            after_round=after_round,
+            num_dropped=first - self.first,
+            num_uniform=len(self._uniform),
+            reason=reason,
+            num_kept=after_round - first,
+        )
+        if test is not None:
+            reset = replace(
+                reset,
+                statistic=test.statistic,
+                threshold=test.threshold,
+                half_size=test.half_size,
+                change_round=test.change_round,
+                quantity=quantity,
+            )
+        self.resets.append(reset)
+        self.first, self._uniform = first, [i for i in self._uniform if i >= first]
+        self._tests.begin(keep_from)
+        return reset
+
+    def see(self, view: View) -> View:
+        view = view.since(self.first)
+        if self.rule is None:
+            return view
+        if self._played[:2] != (view.recipe, self.number):
+            share = partial(self.rule.share_of_delta, segment=self.number)
+            recipe = None if view.recipe is None else view.recipe.at_share_of_delta(share)
+            self._played = view.recipe, self.number, recipe
+        explores = bool(self.rule.explores(len(self._uniform), view.local_round - 1))
+        return replace(view, recipe=self._played[2], explores=view.explores or explores)
+
+    def describe(self) -> dict[str, float]:
+        return {} if self.rule is None else {"segment": float(self.number)}
+
+
+class Forgets(Aspect):
+    """Leaves old outcomes out of a view, or gives them smaller weights.
+
+    Args:
+        settings: The settings of the loop; without forgetting, it changes nothing.
+    """
+
+    def __init__(self, settings: LoopSettings) -> None:
+        """See the class."""
+        self._forgetting = settings.forgetting
+
+    def see(self, view: View) -> View:
+        forgetting, first, local = self._forgetting, view.first, view.local_round
+        if forgetting is None:
+            return view
+        if forgetting.window is not None:
+            view = view.keeping(lambda ids: forgetting.keeps(ids - first + 1, local))
+        if forgetting.fades:
+            view = replace(view, fading=lambda ids: forgetting.weights(ids - first + 1, local))
+        return view
+
+
+def lower_bound_name(constraint: int) -> str:
+    """Return the name under which a query's diagnostics have the lower bound of a constraint."""
+    return f"constraint_lower_bound_{constraint + 1}"
+
+
+@dataclass(frozen=True)
+class MultiplierUpdate:
+    """A change of the multipliers, at the end of an epoch or at a reset.
+
+    Attributes:
+        after_round: How many rounds had been asked.
+        epoch: The number of the epoch that begins, over all segments, from 1.
+        multipliers: The multipliers in force from then on.
+    """
+
+    after_round: int
+    epoch: int
+    multipliers: tuple[float, ...]
+
+
+class Multipliers(Aspect):
+    """Follows a history with a multiplier rule, and penalizes outcomes unless models are separate.
+
+    Args:
+        settings: The settings of a loop with constraints.
+        history: The history, which grows.
+
+    Attributes:
+        rule: Changes the multipliers.
+        first: The id of the first query that counts: since the beginning of an epoch with fresh
+            data, or else since the last reset.
+        first_of_segment: The id of the first query since the last reset.
+        best: The outcome with the largest reward among those that meet all constraints, the first
+            of equals; None if there is none.
+        updates: One entry per epoch: when it began, and with which multipliers.
+        num_rounds: How many rounds have begun, in all segments.
+    """
+
+    def __init__(self, settings: LoopSettings, history: History) -> None:
+        """See the class."""
+        rule, restart, censored = settings.constraints, settings.restart, settings.feedback.censored
+        assert rule is not None
+        self.rule, self._horizon = rule, settings.horizon
+        self._keeps_at_reset = restart is not None and restart.keep_multipliers
+        self._worst: tuple[float, tuple[float, ...]] | None = None  # which censored queries have
+        if self.is_penalized and censored is not None and censored.minimum is not None:
+            pairs = censored.constraint_bounds or ()
+            self._worst = censored.minimum, tuple(high for _, high in pairs)
+        # the bounds of these rounds were computed with an outcome that was retracted later
+        self._unsound = set(history.rounds_with_retracted())
+        self._state = rule.init()
+        self.first_of_segment, self.num_rounds = 0, 0
+        self._is_first_round = True  # whether the round is the first of the segment
+        self._values: list[tuple[float, ...]] = []  # values of each outcome, in order of arrival
+        self._epochs: list[int] = []
+        self.best: Outcome | None = None
+        self.updates: list[MultiplierUpdate] = []
+        self._first_update = 0  # where the multipliers last started over
+        self._played: tuple[object, int, AcquisitionRecipe | None] = None, -1, None
+        self._note()
+
+    @property
+    def is_penalized(self) -> bool:
+        """Whether the model is one of penalized outcomes, and not of reward and constraints."""
+        return self.rule.surrogate != "separate"
+
+    @property
+    def values(self) -> Tensor:
+        """The multipliers in force, ``num_constraints``."""
+        return self.rule.multipliers(self._state)
+
+    @property
+    def epoch(self) -> int:
+        """The running epoch of the segment, from 1; its share of ``delta`` depends on it."""
+        return int(self._state.epoch)
+
+    @property
+    def num_epochs(self) -> int:
+        """The number of epochs in all segments so far; multipliers change with it."""
+        return len(self.updates)
+
+    @property
+    def num_updates(self) -> int:
+        """The number of updates since the multipliers last started over."""
+        return len(self.updates) - 1 - self._first_update
+
+    def penalized(self, Y: Tensor) -> Tensor:
+        """Return penalized outcomes, ``n x 1``, with the multipliers in force.
+
+        Args:
+            Y: ``n x (1 + num_constraints)`` rewards and constraint values.
+        """
+        return self.rule.penalized(Y[:, 0], Y[:, 1:], self.values).unsqueeze(-1)
+
+    def _penalized_once(
+        self, multipliers: Tensor, reward: float, constraints: Sequence[float]
+    ) -> float:
+        rewards = torch.tensor([reward], dtype=DTYPE)
+        values = torch.tensor([list(constraints)], dtype=DTYPE)
+        return float(self.rule.penalized(rewards, values, multipliers))
+
+    def begin(self, round_number: int) -> None:
+        if self._is_first_round:
+            self._is_first_round = False
+            return
+        before = int(self._state.epochs)
+        self._state = self.rule.advance(self._state)
+        if int(self._state.epochs) == before:
+            return
+        self._note()
+        if self.rule.surrogate == "fresh":
+            self.first = round_number - 1
+
+    def asked(self, query: Query) -> None:
+        """Process a query; rules that use lower bounds find them in its diagnostics."""
+        self.num_rounds += 1
+        if self.rule.observes != "lower_bounds" or query.round_number in self._unsound:
+            return
+        diagnostics = query.diagnostics
+        names = [lower_bound_name(j) for j in range(self.rule.num_constraints)]
+        if all(name in diagnostics for name in names):
+            bounds = torch.tensor([diagnostics[name] for name in names], dtype=DTYPE)
+            self._state = self.rule.observe(self._state, bounds)
+        elif query.origin == "acquisition":
+            raise RuntimeError(
+                f"the acquisition did not say {', '.join(names)}, which "
+                f"{type(self.rule).__name__} needs. Use LagrangianUpperConfidenceBound or "
+                "LagrangianThompsonSampling."
+            )
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise an error if an outcome, penalized, is too large for the model; nothing is changed.
+
+        It is penalized with the multipliers in force, and with those of the next epoch if the
+        running one ended with this outcome.
+
+        Args:
+            outcome: An outcome of the segment.
+
+        Raises:
+            ValueError: If a penalized outcome, or a multiplier, is larger than
+                :data:`~botorch_bandits.checks.LARGEST_OUTCOME`.
+        """
+        if outcome.query_id < self.first_of_segment or self._is_clearly_small(outcome):
+            return
+        rule, in_force = self.rule, self.values
+        rewards = torch.tensor([outcome.reward], dtype=DTYPE)
+        values = torch.tensor([outcome.constraints], dtype=DTYPE)
+        try:
+            largest = float(rule.penalized(rewards, values, in_force).abs())
+            if rule.observes == "outcomes":
+                heard = rule.observe(self._state, values[0])
+                last = torch.full_like(heard.rounds, rule.epoch_length - 1)
+                next_ones = rule.multipliers(rule.advance(replace(heard, rounds=last)))
+                grown = next_ones[next_ones > in_force].tolist()
+                target = rule.penalized(rewards, values, next_ones)
+                largest = max(largest, float(target.abs()), *grown)
+                if self._worst is not None:
+                    largest = max(largest, abs(self._penalized_once(next_ones, *self._worst)))
+        except MultiplierOverflowError:
+            largest = float("inf")
+        if not largest <= LARGEST_OUTCOME:
+            raise ValueError(
+                f"constraints is {list(outcome.constraints)}, which {type(self.rule).__name__} "
+                f"turns into a multiplier or a penalized outcome of {largest:.3g}; both must be at "
+                f"most {LARGEST_OUTCOME:g}. Tell the values in a larger unit, or use a penalty "
+                "that grows more slowly, such as Polynomial(c, n), a smaller c, or "
+                "max_multiplier=. If the values stand for an evaluation that failed, use "
+                f"tell_failed(query_id, reason=...). {WAY_ON}"
+            )
+
+    def _is_clearly_small(self, outcome: Outcome) -> bool:
+        """Return whether a bound that is cheap to compute is enough for :meth:`check_outcome`."""
+        rule = self.rule
+        if self._worst is not None:
+            return False  # more quantities have to be checked
+        size = max(map(abs, (outcome.reward, *outcome.constraints)))
+        summed = max(map(abs, self._state.sums.tolist()))
+        # the next multipliers' bound
+        largest = max(self.values.tolist()) + rule.largest_step(summed + size)
+        return largest + size * (1.0 + rule.num_constraints * largest) <= 0.5 * LARGEST_OUTCOME
+
+    def told(self, outcome: Outcome) -> None:
+        """Process an outcome; the ledger has it even if its query does not count any more."""
+        self._values.append(outcome.constraints)
+        self._epochs.append(self.num_epochs)
+        is_feasible = max(outcome.constraints) <= 0.0
+        if is_feasible and (self.best is None or outcome.reward > self.best.reward):
+            self.best = outcome
+        if outcome.query_id >= self.first_of_segment and self.rule.observes == "outcomes":
+            values = torch.tensor(outcome.constraints, dtype=DTYPE)
+            self._state = self.rule.observe(self._state, values)
+
+    def reset(self, reset: Reset) -> None:
+        """Start over: the running epoch ends early, without an update."""
+        self._state = self.rule.reset(self._state, keep_multipliers=self._keeps_at_reset)
+        self._is_first_round = True
+        self.first = self.first_of_segment = reset.num_before
+        if self.rule.surrogate == "fresh":  # rows that are kept are for the evidence only
+            self.first = reset.after_round
+        self._note()
+        if not self._keeps_at_reset:
+            self._first_update = len(self.updates) - 1
+
+    def see(self, view: View) -> View:
+        view = view.since(self.first)
+        if self._played[:2] != (view.recipe, self.num_epochs):
+            recipe = None if view.recipe is None else self._in_force(view.recipe)
+            self._played = view.recipe, self.num_epochs, recipe
+        view = replace(view, recipe=self._played[2])
+        if not self.is_penalized:
+            return view
+        if view.censored is not None:
+            censored = view.censored.penalized(partial(self._penalized_once, self.values))
+            view = replace(view, censored=censored, prior_mean=censored.minimum)
+        return view.with_rows(view.ids, self.penalized(view.Y))
+
+    def describe(self) -> dict[str, float]:
+        values = {f"multiplier_{j + 1}": v for j, v in enumerate(self.values.tolist())}
+        return {"epoch": float(self.num_epochs), **values}
+
+    def _in_force(self, recipe: AcquisitionRecipe) -> AcquisitionRecipe:
+        """Return a recipe as it is played with the multipliers in force."""
+        rule, num_epochs = self.rule, None
+        if not self.is_penalized:
+            options = {**recipe.options, "multipliers": tuple(self.values.tolist())}
+            options["penalty"] = rule.penalty
+            is_bound = recipe.acquisition_class.played_as is LagrangianUpperConfidenceBound
+            if rule.observes == "lower_bounds" and is_bound:
+                bounds = {
+                    "reward_bound": rule.reward_bound,
+                    "constraint_bound": rule.constraint_bound,
+                }
+                options |= {name: bound for name, bound in bounds.items() if bound is not None}
+                options["separate_bounds"] = True
+            return AcquisitionRecipe(recipe.acquisition_class, options)
+        if self._horizon is not None:  # epochs share delta evenly
+            num_epochs = max(math.ceil(self._horizon / rule.epoch_length), self.epoch)
+        recipe = recipe.at_share_of_delta(lambda d: rule.delta(d, self.epoch, num_epochs))
+        noise_bound, factor = recipe.options.get("noise_bound"), rule.noise_factor(self.values)
+        if noise_bound is None or factor == 1.0:
+            return recipe
+        options = {**recipe.options, "noise_bound": noise_bound * float(factor)}
+        return AcquisitionRecipe(recipe.acquisition_class, options)
+
+    def ledger(self) -> Ledger:
+        """Return the ledger of all observed constraint values."""
+        shape = (len(self._values), self.rule.num_constraints)
+        return Ledger(
+            constraints=torch.tensor(self._values, dtype=DTYPE).reshape(shape),
+            epochs=torch.tensor(self._epochs, dtype=torch.int64),
+            multipliers=torch.tensor([u.multipliers for u in self.updates], dtype=DTYPE),
+        )
+
+    def _note(self) -> None:
+        self.updates.append(
+            MultiplierUpdate(self.num_rounds, len(self.updates) + 1, tuple(self.values.tolist()))
+        )
+
+
+def _check_evidence(engine: EvidenceEngine) -> None:
+    """Raise an error if the models cannot predict on the domain, before anything is recorded."""
+    X = engine.domain.sample(2, generator(0, 0, "detector check"))
+    context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
+    try:
+        suffixes = Suffixes(engine.priors.each, engine.dim)
+        for x in X:
+            located = engine.locate(x, context, 1)
+            suffixes.observe(located, np.zeros(engine.priors.noise.size), 1, ())
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"restart= has models that cannot predict at points with {engine.context_dim} context "
+            f"and {engine.domain.dim} other dimensions ({error}). Their kernels must be on the "
+            "context and the point together."
+        ) from error
+
+
+def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context_dim: int) -> None:
+    """Raise if a detector cannot test points of the domain, before anything is recorded."""
+    X = domain.sample(2, generator(0, 0, "detector check"))
+    contexts = torch.zeros(2, context_dim, dtype=DTYPE) if context_dim else None
+    try:
+        engine.test(X, torch.zeros(2, dtype=DTYPE), contexts=contexts)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"restart= has a detector of the {quantity} that cannot test points with "
+            f"{context_dim} context and {domain.dim} other dimensions ({error}). Its kernel must "
+            "be on the context and the point together."
+        ) from error
+
+
+def _contexts(queries: Sequence[Query]) -> Tensor | None:
+    contexts = [query.context for query in queries if query.context is not None]
+    return torch.stack(contexts) if contexts else None
+
+
+def with_feedback(
+    acquisition: AcquisitionRecipe | None, feedback: Feedback
+) -> AcquisitionRecipe | None:
+    """Return a recipe that treats pending points as the feedback requires."""
+    if not feedback.hallucinates or acquisition is None:
+        return acquisition
+    knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
+        "pending" in inspect.signature(acquisition.acquisition_class).parameters
+    )
+    if not knows_pending or "pending" in acquisition.options:
+        return acquisition
+    options = {**acquisition.options, "pending": "hallucinate"}
+    return replace(acquisition, options=options)
