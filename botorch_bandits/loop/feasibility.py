@@ -32,7 +32,8 @@ from botorch_bandits.constraints import (
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.aspects import Multipliers
-from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
+from botorch_bandits.loop.refusals import LAGRANGIAN
+from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.view import Aspect, View
 from botorch_bandits.random_streams import derive_seed
 

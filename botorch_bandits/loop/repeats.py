@@ -17,61 +17,19 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.confidence.repeats import (
-    check_factor,
     most_choices,
     num_plays,
     num_plays_of_ratio,
 )
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.acquisitions import model_of
-from botorch_bandits.models import CandidatesModel, DefaultCandidates
+from botorch_bandits.models import CandidatesModel
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.settings import LoopSettings
 
 CHOSEN, AGAIN = "acquisition", "repeat"
 """The origins of a chosen point and of a point that is played again."""
-
-
-def check_repeats(settings: LoopSettings) -> float | None:
-    """Return the factor of a loop that plays points several times; None if the loop does not.
-
-    Args:
-        settings: The settings of the loop, with the factor as the user gave it.
-
-    Raises:
-        TypeError: If the factor is not a number.
-        ValueError: If it is at most 1, or cannot be combined with another setting.
-    """
-    if settings.repeats is None:
-        return None
-    factor = check_factor("repeats", settings.repeats)
-    is_list = settings.listed is not None or isinstance(settings.model, DefaultCandidates)
-    if not is_list and not settings.has_fixed_noise:
-        raise ValueError(
-            f"repeats is {factor:g}, but the model does not have a fixed kernel and noise "
-            "variance, which determine the number of plays. Pass BanditGP.with_kernel(..., "
-            "noise=...) without refit_every=, a list of priors (BanditGP.with_candidates([...])), "
-            "or leave repeats= out."
-        )
-    if settings.played is None:
-        raise ValueError(
-            f"repeats is {factor:g}, but the acquisition does not say with which standard "
-            "deviation a point is chosen. Pass a recipe, such as "
-            "ImprovedUpperConfidenceBound.with_options(...), or leave repeats= out."
-        )
-    if settings.drift_rate is not None:
-        raise ValueError(
-            f"repeats is {factor:g}, but with {settings.forgetting!r} the reward of a point drifts "
-            "while it is played, so its outcomes say less about it than repeats would. Leave "
-            "repeats= out."
-        )
-    if settings.constraints is not None:
-        raise ValueError(
-            f"repeats is {factor:g}, but with constraints= the multipliers change while a point is "
-            "played, and it was chosen for the multipliers of one round. Leave repeats= out."
-        )
-    return factor
 
 
 def with_plays(

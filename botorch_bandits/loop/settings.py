@@ -19,21 +19,14 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    AMMUpperConfidenceBound,
-    CandidatesThompsonSampling,
-    CandidatesUpperConfidenceBound,
-    CensoredThompsonSampling,
-    CensoredUpperConfidenceBound,
+    BanditAcquisition,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    ImprovedUpperConfidenceBound,
-    LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
-    RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.base import ONE_A_PRIOR, default_options
+from botorch_bandits.acquisition.base import ONE_A_PRIOR
 from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import (
@@ -46,12 +39,12 @@ from botorch_bandits.checks import (
     is_list,
     is_number,
     level_of_users_line,
-    name_of,
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
+from botorch_bandits.confidence.repeats import check_factor
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
@@ -59,7 +52,7 @@ from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
 from botorch_bandits.loop.forgetting import forgetful_recipe
-from botorch_bandits.loop.repeats import check_repeats
+from botorch_bandits.loop.refusals import LAGRANGIAN, OF_LISTS, check_pairs
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -167,96 +160,6 @@ def check_rule(constraints: Any) -> MultiplierRule | None:
     return found
 
 
-def _check_pending(settings: LoopSettings) -> None:
-    """Raise an error unless the acquisition goes with the feedback of a loop."""
-    feedback, options = settings.feedback, settings.options
-    if not feedback.hallucinates and "pending" in options:
-        raise ValueError(
-            f"the acquisition has pending={options['pending']!r}, but with feedback="
-            f"{type(feedback).__name__} it never sees pending points. Leave pending= out."
-        )
-    if feedback.censored is not None and not settings.is_random:
-        _check_censored(settings, feedback.censored)
-
-
-CENSORABLE = (
-    ImprovedUpperConfidenceBound,
-    GPThompsonSampling,
-    GPUpperConfidenceBound,
-    AMMUpperConfidenceBound,
-    RandomizedUpperConfidenceBound,
-)
-"""Acquisitions with a width to which censored feedback can add its terms."""
-
-CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
-"""Acquisitions with such a width for the reward and one for each constraint."""
-
-OF_LISTS = (
-    CandidatesUpperConfidenceBound,
-    CandidatesThompsonSampling,
-)
-"""Acquisitions that use the evidence for the priors of a list."""
-
-NO_EVIDENCE = (
-    "pseudo-values are no evidence for a prior, and the reward times the share of outcomes that "
-    "arrive, which a censored model learns, is not a draw of a prior on the list"
-)
-"""Why lists of priors cannot be combined with censored feedback."""
-
-
-def _check_censored(settings: LoopSettings, feedback: Censored) -> None:
-    cls = None if settings.played is None else settings.played.acquisition_class
-    played = cls and cls.played_as
-    is_separate = played in CENSORABLE_WITH_CONSTRAINTS
-    if cls is None or not (played in CENSORABLE or is_separate):
-        name = name_of(cls or settings.acquisition)
-        if cls and issubclass(cls, CensoredUpperConfidenceBound | CensoredThompsonSampling):
-            reason = f"with {name}, which censors pending points itself, would censor them twice"
-        elif cls and issubclass(cls, OF_LISTS):
-            raise ValueError(
-                f"feedback=Censored(...) does not go with {name}: {NO_EVIDENCE}. Use "
-                "Hallucinated() or Ignored(), or one prior."
-            )
-        else:
-            reason = f"has no width for the acquisition {name}, to which it could add its terms"
-        raise ValueError(
-            f"feedback=Censored(...) {reason}. Use one of "
-            f"{', '.join(each.__name__ for each in CENSORABLE)}, or feedback=Hallucinated()."
-        )
-    options = cls.complete_options(settings.options, settings.domain)
-    if options.get("maximize") is False:
-        raise ValueError(
-            f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
-            "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
-        )
-    if options.get("variation"):
-        raise ValueError(
-            f"feedback=Censored(...) does not go with variation={options['variation']:g}: the "
-            "theorem on censored outcomes is for one reward function. Leave variation= out, or use "
-            "Hallucinated() or Ignored()."
-        )
-    draws = played is GPThompsonSampling
-    is_published = not is_separate and (not draws or feedback.sum_form == "published")
-    if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
-        raise ValueError(
-            f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
-            "Leave it out."
-        )
-    if feedback.fills_in and options.get("units") == "prior":
-        raise ValueError(
-            f"fill={feedback.fill!r} needs outcome_bound= in the units of outcomes, but "
-            f"{cls.__name__} has units='prior', which makes it a multiple of the prior standard "
-            'deviation. State all bounds in the units of outcomes, or use fill="minimum".'
-        )
-    if is_separate:
-        return  # :func:`_check_separately_censored` checks the bounds on constraints
-    if options["posterior_transform"] is None:
-        rule = cls.arms_rule(options)
-        assert isinstance(rule, WidthArmsRule)
-        bound = feedback.bound_on_sum(draws)
-        censored_rule(rule.rule, bound, sum_form=feedback.sum_form)
-
-
 def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
     """Return the model of a loop if it is a recipe or a function, the default one if None."""
     if model is None:
@@ -326,63 +229,14 @@ def check_history(
     return history
 
 
-def _check_minimizing(settings: LoopSettings) -> None:
-    """Raise unless the sign of every setting of a loop with ``maximize=False`` can be flipped."""
-    options, constraints = settings.options, settings.constraints
-    if options.get("maximize") is not None:
-        raise ValueError(
-            f"the acquisition has maximize={options['maximize']}, and the loop maximize=False, "
-            "which flips the sign of the outcomes themselves. Leave maximize= out of the "
-            "acquisition."
-        )
-    for name, remedy in (
-        ("posterior_transform", "Tell the transformed cost, and leave it out."),
-        ("minimum", "Pass feedback=Censored(minimum=...) and an acquisition without minimum=."),
-    ):
-        if options.get(name) is not None:
-            raise ValueError(
-                f"the acquisition has {name}={options[name]!r}, which refers to outcomes as the "
-                f"model has them, and with maximize=False these are minus the told ones. {remedy}"
-            )
-    tests = settings.evidence
-    listed = None if tests is None else tests.candidates
-    priors = [*settings.priors, *_priors_of(listed)]
-    for prior in priors:
-        if prior.prior_mean and not isinstance(prior, BanditGPRecipe):
-            raise ValueError(
-                f"a model on the list of priors has the prior mean {prior.prior_mean:g}, whose "
-                "sign maximize=False cannot flip in a model that is built already. Put "
-                "BanditGP.with_kernel(..., prior_mean=...) on the list."
-            )
-    is_separate = constraints is not None and constraints.surrogate == "separate"
-    is_shared = is_separate or (constraints is not None and tests is not None)
-    if is_separate and settings.feedback.censored is not None:
-        is_shared = listed is not None  # else 0 for constraints
-    means = [prior.prior_mean for prior in priors if prior.prior_mean]
-    if is_shared and means:
-        raise ValueError(
-            f"prior_mean is {means[0]:g} for the cost and for each constraint, but with "
-            "maximize=False only the sign of the cost's would have to be flipped. Subtract that "
-            "number from the cost and from the constraints, and leave prior_mean= out."
-        )
+def _check_values(settings: LoopSettings) -> None:
+    """Raise an error unless numbers of one setting fit those of another.
 
-
-LAGRANGIAN = (
-    LagrangianUpperConfidenceBound,
-    LagrangianThompsonSampling,
-)
-"""Acquisitions that weigh constraints themselves, with separate models of them."""
-
-
-def _lacks_multipliers(recipe: AcquisitionRecipe) -> bool:
-    """Return whether an acquisition needs the multipliers of a rule in constraints=."""
-    cls = recipe.acquisition_class
-    complete = {**default_options(cls), **recipe.options}
-    return issubclass(cls, LAGRANGIAN) and complete.get("multipliers", ()) is None
-
-
-def _check_constraints(settings: LoopSettings) -> None:
-    """Raise an error unless the rest of a loop can be combined with its constraints."""
+    Raises:
+        TypeError: If it is not a kind of forgetting.
+        ValueError: If a count differs, a width lacks a number, or the first pseudo-value of
+            censored feedback is too large.
+    """
     rule, censored, played = settings.constraints, settings.feedback.censored, settings.played
     detectors = () if settings.detection is None else settings.detection.constraint_detectors
     if detectors and len(detectors) != settings.num_constraints:
@@ -390,83 +244,47 @@ def _check_constraints(settings: LoopSettings) -> None:
             f"restart has {len(detectors)} constraint_detectors, but there are "
             f"{settings.num_constraints} constraints; give one for each, or none."
         )
-    # one of LAGRANGIAN, or a subclass that changes nothing
-    is_lagrangian = played is not None and played.acquisition_class.played_as in LAGRANGIAN
-    weighs_constraints = is_lagrangian or (played is not None and _lacks_multipliers(played))
-    if rule is None:
-        if censored is not None and censored.constraint_bounds is not None:
+    listed = settings.listed
+    needs_list = played is not None and issubclass(played.acquisition_class, OF_LISTS)
+    for name in ONE_A_PRIOR if listed is not None and needs_list else ():
+        given = settings.options.get(name)
+        if is_list(given) and listed is not None and len(given) != listed.num_candidates:
             raise ValueError(
-                "feedback=Censored(...) has constraint_bounds=, but the loop has no constraints. "
-                "Leave them out, or pass constraints=."
+                f"{name} has {len(given)} entries, but {listed.num_candidates} priors are on the "
+                "list; give one number for all, or one per prior."
             )
-        if weighs_constraints:
-            raise ValueError(
-                "the acquisition weighs constraints, but the loop has none. Pass constraints=, for "
-                "example AdditiveEpochs(..., surrogate='separate')."
-            )
+    if settings.forgetting is not None and settings.recipe is not None:
+        forgetful_recipe(settings.recipe, settings.forgetting)
+    if censored is not None and played is not None:
+        _check_censored_widths(censored, played, rule, settings.domain)
+    if censored is not None and rule is not None and rule.surrogate != "separate":
+        _check_first_pseudo_value(censored, rule)
+
+
+def _check_censored_widths(
+    feedback: Censored, played: AcquisitionRecipe, rule: MultiplierRule | None, domain: Domain
+) -> None:
+    """Raise an error unless each width has the numbers that the terms of censoring need."""
+    cls, num_constraints = played.acquisition_class, 0 if rule is None else rule.num_constraints
+    form = feedback.sum_form
+    if cls.played_as in LAGRANGIAN:
+        options = cls.complete_options(played.options, None)
+        rules = output_rules(cls.__name__, 1 + num_constraints, options)
+        bounds = feedback.outcome_bounds(num_constraints)
+        for of_output, bound in zip(rules, bounds, strict=True):
+            censored_rule(of_output, bound, sum_form=form)
         return
-    if censored is not None:
-        _check_censored_constraints(censored, rule)
-    if settings.is_random:
-        return
-    if censored is not None and played is not None and is_lagrangian:
-        _check_separately_censored(censored, rule.num_constraints, played)
-    noise_bound = settings.options.get("noise_bound")
-    if rule.surrogate != "separate" and isinstance(noise_bound, str):
-        raise ValueError(
-            f"noise_bound is {noise_bound!r}, but constraints={type(rule).__name__}(...) models "
-            "the penalized outcome, whose noise grows with the multipliers. Pass a number, in the "
-            "units of the outcomes, or use surrogate='separate'."
-        )
-    if is_lagrangian:
-        _refuse_what_a_loop_gives(settings.options)
-    if rule.surrogate == "separate" and not is_lagrangian:
-        remedy = (
-            "LagrangianUpperConfidenceBound.with_options(...) or "
-            "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'"
-        )
-        raise ValueError(
-            f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
-            f"the acquisition must weigh them: use {remedy}."
-        )
-    if rule.surrogate != "separate" and weighs_constraints:
-        raise ValueError(
-            f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
-            "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
-            "as ImprovedUpperConfidenceBound."
-        )
+    options = cls.complete_options(played.options, domain)
+    if options["posterior_transform"] is None:
+        arms_rule = cls.arms_rule(options)
+        assert isinstance(arms_rule, WidthArmsRule)
+        bound = feedback.bound_on_sum(cls.played_as is GPThompsonSampling)
+        censored_rule(arms_rule.rule, bound, sum_form=form)
 
 
-def _refuse_what_a_loop_gives(options: Mapping[str, Any]) -> None:
-    """Raise an error if options of a penalized reward say what a loop says."""
-    for name, remedy in (
-        ("multipliers", "the rule in constraints= gives them. Leave them out"),
-        ("maximize", "values are maximized. Leave it out, or pass maximize=False to the loop"),
-    ):
-        given = options.get(name)
-        if given is not None and given is not True:
-            raise ValueError(f"the acquisition has {name}={given!r}, but in a loop {remedy}.")
-
-
-def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
-    """Raise an error unless the smallest penalized outcome under any multipliers is known."""
-    if rule.surrogate == "separate":
-        return  # constraints have their own pseudo-values
-    if feedback.minimum is None or feedback.on_lower == "lower":
-        given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
-        raise ValueError(
-            f"feedback=Censored(...) has {given}, which does not go with constraints=: the "
-            "smallest penalized outcome follows from a known minimum of the reward. Pass minimum= "
-            "with on_lower='error', or use feedback=Hallucinated(), the default."
-        )
-    known = 0 if feedback.constraint_bounds is None else len(feedback.constraint_bounds)
-    if known != rule.num_constraints:
-        told = f"constraint_bounds= for {known} constraints" if known else "no constraint_bounds="
-        raise ValueError(
-            f"feedback=Censored(...) has {told}, but there are {rule.num_constraints}: without the "
-            "largest value of each, the smallest penalized outcome is not known. Pass "
-            "constraint_bounds=((least, largest), ...), or feedback=Hallucinated(), the default."
-        )
+def _check_first_pseudo_value(feedback: Censored, rule: MultiplierRule) -> None:
+    """Raise an error if the smallest penalized outcome is too large at the first multipliers."""
+    assert feedback.minimum is not None
     largest = torch.tensor([[high for _, high in feedback.constraint_bounds or ()]], dtype=DTYPE)
     minimum = torch.tensor([feedback.minimum], dtype=DTYPE)
     try:
@@ -479,104 +297,6 @@ def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> Non
             f"{type(rule).__name__} turns into a pseudo-value of {least:.3g} at its first "
             f"multipliers; it must be at least {-LARGEST_OUTCOME:g}. Pass smaller bounds, or a "
             "penalty that grows more slowly."
-        )
-
-
-def _check_separately_censored(
-    feedback: Censored, num_constraints: int, acquisition: AcquisitionRecipe
-) -> None:
-    """Raise unless each output has the terms that its width needs if constraints are censored.
-
-    Args:
-        feedback: The feedback of the loop.
-        num_constraints: How many constraints there are.
-        acquisition: The acquisition that weighs reward and constraints.
-    """
-    cls = acquisition.acquisition_class
-    known = None if feedback.constraint_bounds is None else len(feedback.constraint_bounds)
-    if known != num_constraints and (known is not None or feedback.outcome_bound is not None):
-        told = "no constraint_bounds=" if known is None else f"constraint_bounds= for {known}"
-        raise ValueError(
-            f"feedback=Censored(...) has {told}, but there are {num_constraints} constraints: the "
-            "width of each grows with the distance of its values from 0, as the reward's does with "
-            "outcome_bound. Pass constraint_bounds=((least, largest), ...), or feedback="
-            "Hallucinated(), the default."
-        )
-    if acquisition.options.get("posterior_transform") is not None:
-        raise ValueError(
-            f"{cls.__name__} has posterior_transform=, which does not go with feedback="
-            "Censored(...): pseudo-values and their bounds are for reward and constraints as they "
-            "are told. Tell them as they are to be modeled, and leave it out."
-        )
-    options = cls.complete_options(acquisition.options, None)
-    rules = output_rules(cls.__name__, 1 + num_constraints, options)
-    bounds = feedback.outcome_bounds(num_constraints)
-    for rule, bound in zip(rules, bounds, strict=True):
-        censored_rule(rule, bound, sum_form=feedback.sum_form)
-
-
-def _check_forgetting(settings: LoopSettings) -> None:
-    """Raise an error unless the model of a loop can forget as its settings say.
-
-    Raises:
-        TypeError: If it is not a kind of forgetting.
-        ValueError: If the model cannot forget in this way.
-    """
-    forgetting = settings.forgetting
-    if forgetting is None:
-        return
-    remedy = "Pass SlidingWindow(...), ExponentialWeights(...) or TimeVaryingKernel(...)."
-    check_instance("forgetting", forgetting, Forgetting, remedy)
-    if settings.model is None:
-        raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
-    if settings.recipe is not None:
-        forgetful_recipe(settings.recipe, forgetting)
-    elif forgetting.window is None:
-        what = "the model is your own function"
-        if settings.listed is not None:
-            what = "the model is a list of priors"
-        elif settings.learned is not None:
-            what = "FittedSingleTaskGP, the default model, learns its hyperparameters from the data"
-        raise ValueError(
-            f"forgetting is {forgetting!r}, which changes the noise or the kernel, but {what}. "
-            "Pass BanditGP.with_kernel(...), or use SlidingWindow."
-        )
-
-
-def _check_list_of_priors(settings: LoopSettings) -> None:
-    """Raise an error if a list of priors is missing, or would be weighed by unobserved values.
-
-    Raises:
-        TypeError: If the acquisition needs a list of priors, and the model is one prior.
-        ValueError: If feedback is censored, there are constraints, or options with one number per
-            prior have a different length.
-    """
-    played, listed = settings.played, settings.listed
-    needs_list = played is not None and issubclass(played.acquisition_class, OF_LISTS)
-    if needs_list and (settings.recipe is not None or settings.learned is not None):
-        raise TypeError(
-            f"acquisition is {played!r}, which needs a list of priors, but model is a "
-            f"{type(settings.model).__name__}. Pass BanditGP.with_candidates([...])."
-        )
-    if listed is None:
-        return
-    for name in ONE_A_PRIOR if needs_list else ():
-        given = settings.options.get(name)
-        if is_list(given) and len(given) != listed.num_candidates:
-            raise ValueError(
-                f"{name} has {len(given)} entries, but {listed.num_candidates} priors are on the "
-                "list; give one number for all, or one per prior."
-            )
-    if settings.feedback.censored is not None:
-        raise ValueError(
-            "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
-            f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
-        )
-    if settings.constraints is not None:
-        raise ValueError(
-            f"constraints={type(settings.constraints).__name__}(...) does not go with "
-            "BanditGP.with_candidates(...): penalized outcomes change with the multipliers, and "
-            "with them what they say about the priors. Use BanditGP.with_kernel(...)."
         )
 
 
@@ -657,7 +377,6 @@ class LoopSettings:
             there = domain.in_context(torch.zeros(context_dim, dtype=DTYPE))
             self.played.acquisition_class.check_options(self.played.options, there)
         store_checked(self, model=check_loop_model(self.model, domain, not self.is_random))
-        _check_pending(self)
         minimum = None if self.feedback.censored is None else self.feedback.censored.minimum
         if minimum is not None and self.recipe is not None:
             store_checked(self, model=replace(self.recipe, prior_mean=float(minimum)))
@@ -669,14 +388,16 @@ class LoopSettings:
         for prior in self.priors[:1]:  # priors on a list have the same input transform
             _warn_if_not_encoded(domain, prior)
         check_restart(self.restart)
-        _check_list_of_priors(self)
-        _check_constraints(self)
-        if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
-            _check_minimizing(self)
-        _check_forgetting(self)
+        check_instance("maximize", self.maximize, bool, "Pass True or False.")
+        if self.forgetting is not None:
+            remedy = "Pass SlidingWindow(...), ExponentialWeights(...) or TimeVaryingKernel(...)."
+            check_instance("forgetting", self.forgetting, Forgetting, remedy)
+        if self.repeats is not None:
+            store_checked(self, repeats=check_factor("repeats", self.repeats))
+        check_pairs(self)
+        _check_values(self)
         store_checked(
             self,
-            repeats=check_repeats(self),
             horizon=None if self.horizon is None else check_integer("horizon", self.horizon, 1),
             num_initial=check_integer("num_initial", self.num_initial, minimum=0),
             context_dim=context_dim,
@@ -718,6 +439,16 @@ class LoopSettings:
     def played(self) -> AcquisitionRecipe | None:
         """The acquisition, if it is a recipe; None otherwise."""
         return self.acquisition if isinstance(self.acquisition, AcquisitionRecipe) else None
+
+    @property
+    def played_class(self) -> type[BanditAcquisition] | None:
+        """The class of the acquisition, if it is a recipe; None otherwise."""
+        return None if self.played is None else self.played.acquisition_class
+
+    @property
+    def played_as(self) -> type[Any] | None:
+        """The class whose rule it plays, if it is a recipe of a known one; None otherwise."""
+        return None if self.played_class is None else self.played_class.played_as
 
     @property
     def options(self) -> Mapping[str, Any]:

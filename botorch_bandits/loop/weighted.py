@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from botorch_bandits.confidence import GainBound
 from botorch_bandits.history import History, Outcome
+from botorch_bandits.loop.refusals import reason_of_one
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
 
 
@@ -31,7 +30,7 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
     given = f"count is {outcome.count}"
     if outcome.count is None:
         given = f"noise is {outcome.noise:g}"
-    reason = _reason_of_settings(settings) or _reason_of_model(settings)
+    reason = reason_of_one(settings)
     if reason is None and outcome.noise is not None and settings.constraints is not None:
         reason = (
             "noise= is the variance of the reward's noise alone, and the loop has constraint "
@@ -113,51 +112,3 @@ def noise_of_weighted(history: History, on_draws: bool) -> Iterator[str]:
 
 def _told(num_rounds: int) -> str:
     return f"{num_rounds} round{'s' if num_rounds > 1 else ''} that were told with"
-
-
-def _reason_of_settings(settings: LoopSettings) -> str | None:
-    """Return which part of a loop, besides its model, treats each outcome as one observation."""
-    if settings.feedback.censored is not None:
-        return (
-            "feedback=Censored(...) uses the pseudo-value of one observation for what is pending, "
-            "and its width counts it as one. Use Hallucinated() or Ignored()"
-        )
-    if settings.detection is not None or settings.evidence is not None:
-        return (
-            f"restart={type(settings.restart).__name__}(...) compares outcomes that all have the "
-            "noise of one observation. If outcomes have about the same noise, leave count= and "
-            "noise= out and give it to the model; otherwise use OracleRestart"
-        )
-    if settings.models_of_epochs:
-        return (
-            "constraints has models=, with a different noise variance in each epoch, so the weight "
-            "of the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for "
-            "all, or tell each outcome by itself"
-        )
-    if isinstance(settings.options.get("information_gain"), GainBound):
-        return (
-            "information_gain= bounds the gain of as many single observations as there are "
-            "outcomes. Leave it out: the realized gain accounts for the noise of each row"
-        )
-    return None
-
-
-def _reason_of_model(settings: LoopSettings) -> str | None:
-    """Return why a model treats each outcome as one observation; None if it does not."""
-    # a subclass of FittedSingleTaskGP may treat its rows differently
-    if settings.has_fixed_noise or type(settings.model) is FittedSingleTaskGP:
-        return None
-    if settings.recipe is not None:
-        return (
-            f"the model has refit_every={settings.recipe.refit_every}, whose fits treat each "
-            "outcome as one observation. Use fixed hyperparameters, or tell each outcome by itself"
-        )
-    if settings.listed is not None:
-        return (
-            "the model is a list of priors, whose evidence treats each outcome as one observation. "
-            "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
-        )
-    return (
-        f"the model is {type(settings.model).__name__}, a function of inputs and outcomes that "
-        "sees no weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
-    )
