@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr
 
 Array = np.ndarray
+Bound = float | tuple[float, ...]
 
 
 def squared_exponential(lengthscale: object) -> Callable[[Array, Array], Array]:
@@ -35,6 +36,40 @@ def _distance(A: Array, B: Array, lengthscale: object) -> Array:
     scale = np.asarray(lengthscale, dtype=float).reshape(-1)
     difference = A[:, None, :] / scale - B[None, :, :] / scale
     return np.sqrt((difference**2).sum(-1))
+
+
+def information_gain(K: Array, noise: Array | float) -> float:
+    """``1/2 ln det(I + D K D)`` with one over the root of each row's noise variance in ``D``."""
+    root = np.sqrt(np.broadcast_to(noise, len(K)))
+    return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K / np.outer(root, root))[1])
+
+
+def ridge_bounds(
+    K: Array,
+    cross: Array,
+    y: Array,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    base: float,
+) -> tuple[Array, Array, Array]:
+    """DMM by its definition, over 48 ridges and infinity: lower ends, upper ends, deviations.
+
+    Of a prior variance of 1. ``cross`` are covariances of the points with the rows; the deviations
+    are those at the base ridge, which is the last one.
+    """
+    identity = np.eye(len(y))
+    radius = base * y @ np.linalg.solve(K + base * identity, y)
+    radius += 2.0 * noise_bound**2 * (information_gain(K, base) + log(1.0 / delta))
+    lower, upper = np.full(len(cross), -rkhs_bound), np.full(len(cross), rkhs_bound)
+    for a in [*np.geomspace(1e-2 * base, 1e2 * (base + np.trace(K)), 47), base]:
+        inverse = np.linalg.inv(K + a * identity)
+        mean = cross @ inverse @ y
+        variance = 1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
+        deviation = np.sqrt(np.clip(variance, 1e-18, None))
+        half = deviation * sqrt(max(radius / a + rkhs_bound**2 - y @ inverse @ y, 0.0))
+        lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
+    return lower, upper, deviation
 
 
 @dataclass(frozen=True)
@@ -101,35 +136,24 @@ class DenseGP:
 
     @property
     def lam(self) -> float:
-        """Noise variance over prior variance."""
-        return self.new_noise / self.outputscale
+        """The smallest noise variance of a row over the prior variance."""
+        return min([*self.noise, self.new_noise]) / self.outputscale
 
     @property
     def information_gain(self) -> float:
-        """``1/2 ln det(I + K / noise)`` of the rows."""
-        K = self.covariance(self.X, self.X) / self.new_noise
-        return 0.5 * np.linalg.slogdet(np.eye(len(self.X)) + K)[1]
+        return information_gain(self.covariance(self.X, self.X), self.noise)
 
     def ridge_bounds(
-        self, x: Array, rkhs_bound: float, noise_bound: float, delta: float
+        self, x: Array, rkhs_bound: float, noise_bound: float | Array, delta: float
     ) -> tuple[Array, Array]:
-        """The definition of DMM over its grid of 48 ridges and infinity."""
-        n, s, base = len(self.X), self.standard_deviation, self.lam
-        K = self.covariance(self.X, self.X) / self.outputscale
-        k = self.covariance(x, self.X) / self.outputscale
-        y = (self.Y - self.prior_mean) / sqrt(self.outputscale)
-        B, R = rkhs_bound / s, noise_bound / s
-        radius = 2.0 * R**2 * (self.information_gain + log(1.0 / delta))
-        radius += base * y @ np.linalg.solve(K + base * np.eye(n), y)
-        top = 1e2 * (base + np.trace(K))
-        ridges = [*np.logspace(np.log10(1e-2 * base), np.log10(top), 47), base]
-        lower, upper = np.full(len(x), -B), np.full(len(x), B)
-        for a in ridges:
-            inverse = np.linalg.inv(K + a * np.eye(n))
-            mean = k @ inverse @ y
-            sd = np.sqrt(np.clip(1.0 - np.einsum("ij,jk,ik->i", k, inverse, k), 1e-18, None))
-            half = sd * sqrt(max((radius + a * B**2 - a * y @ inverse @ y) / a, 0.0))
-            lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
+        """The ends of DMM; ``noise_bound`` is one number, or one for each row."""
+        s = self.standard_deviation
+        of_rows = np.broadcast_to(noise_bound, len(self.X)) / s
+        base = self.unit**2 * self.noise[0] / (s * of_rows[0]) ** 2 if len(self.X) else self.lam
+        K = self.covariance(self.X, self.X) / self.outputscale / np.outer(of_rows, of_rows)
+        cross = self.covariance(x, self.X) / self.outputscale / of_rows
+        y = (self.Y - self.prior_mean) / sqrt(self.outputscale) / of_rows
+        lower, upper, _ = ridge_bounds(K, cross, y, rkhs_bound / s, 1.0, delta, base)
         middle = self.shift + self.unit * self.prior_mean
         return middle + s * lower, middle + s * upper
 
@@ -183,6 +207,20 @@ class Reference:
         )
         return replace(self, members=members)
 
+    def widths(self, delta: float, of_output: Callable[[DenseGP, int, float], float]) -> Array:
+        """The width of each member: of its outputs in use, which share ``delta``.
+
+        ``of_output`` is called with the output, its place and ``ln(1 / delta)``.
+        """
+        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
+        radius = log(len(active) / delta)
+        return np.array(
+            [
+                sqrt(sum(of_output(outputs[j], j, radius) ** 2 for j in active))
+                for outputs in self.members
+            ]
+        )
+
     def censored_width(
         self,
         window: Array,
@@ -193,69 +231,52 @@ class Reference:
         form: str = "printed",
     ) -> Array:
         """``nu_t`` of an already censored reference, with the sum over the rows of ``window``."""
-        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
-        radius = log(len(active) / delta)
-        widths = []
-        for outputs in self.members:
-            squares = []
-            for output in (outputs[j] for j in active):
-                s, lam, gain = output.standard_deviation, output.lam, output.information_gain
-                B, R, B_y = rkhs_bound / s, noise_bound / s, outcome_bound / s
-                total = (output.deviations(window) / s).sum()
-                if form == "printed":
-                    nu = B_y * total + B + (R + B_y) * sqrt(2.0 * (gain + 1.0 + log(2.0) + radius))
-                elif form == "any lambda":
-                    noise = (R + B_y) / sqrt(lam) * sqrt(2.0 * (gain + log(2.0) + radius))
-                    nu = B_y / lam * total + B + noise
-                else:
-                    nu = (
-                        B_y / lam * total
-                        + B
-                        + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
-                    )
-                squares.append(nu**2)
-            widths.append(sqrt(sum(squares)))
-        return np.array(widths)
+
+        def of_output(output: DenseGP, j: int, radius: float) -> float:
+            s, lam, gain = output.standard_deviation, output.lam, output.information_gain
+            B, R, B_y = rkhs_bound / s, noise_bound / s, outcome_bound / s
+            total = (output.deviations(window) / s).sum()
+            if form == "printed":
+                return B_y * total + B + (R + B_y) * sqrt(2.0 * (gain + 1.0 + log(2.0) + radius))
+            if form == "any lambda":
+                noise = (R + B_y) / sqrt(lam) * sqrt(2.0 * (gain + log(2.0) + radius))
+                return B_y / lam * total + B + noise
+            if form == "constant":  # a width of 1.5 in place of the other terms
+                return B_y / lam * total + 1.5
+            return B_y / lam * total + B + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
+
+        return self.widths(delta, of_output)
 
     def kernelized_width(
         self,
-        rkhs_bound: float,
-        noise_bound: float,
+        rkhs_bound: Bound,
+        noise_bound: Bound,
         delta: float,
         any_lambda: bool = False,
         information_gain: float | None = None,
     ) -> Array:
-        """Width of IGP-UCB for each member, with a union bound over the outputs in use."""
-        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
-        radius = log(len(active) / delta)
-        widths = []
-        for outputs in self.members:
-            squares = []
-            for output in (outputs[j] for j in active):
-                s = output.standard_deviation
-                gain = output.information_gain if information_gain is None else information_gain
-                if any_lambda:
-                    noise = noise_bound / s / sqrt(output.lam) * sqrt(2.0 * (gain + radius))
-                else:
-                    noise = noise_bound / s * sqrt(2.0 * (gain + 1.0 + radius))
-                squares.append((rkhs_bound / s + noise) ** 2)
-            widths.append(sqrt(sum(squares)))
-        return np.array(widths)
+        """Width of IGP-UCB for each member."""
 
-    def mixture_width(self, rkhs_bound: float, noise_bound: float, delta: float) -> Array:
-        """Width of AMM with ``c = R**2 / lam``, with a union bound over the outputs in use."""
-        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
-        radius = log(len(active) / delta)
-        widths = []
-        for outputs in self.members:
-            squares = []
-            for output in (outputs[j] for j in active):
-                s = output.standard_deviation
-                c = (noise_bound / s) ** 2 / output.lam
-                determinant = 2.0 * output.information_gain
-                squares.append((rkhs_bound / s) ** 2 + c * determinant + 2.0 * c * radius)
-            widths.append(sqrt(sum(squares)))
-        return np.array(widths)
+        def of_output(output: DenseGP, j: int, radius: float) -> float:
+            s = output.standard_deviation
+            gain = output.information_gain if information_gain is None else information_gain
+            noise = _of(noise_bound, j) / s * sqrt(2.0 * (gain + 1.0 + radius))
+            if any_lambda:
+                noise = _of(noise_bound, j) / s * sqrt(2.0 * (gain + radius) / output.lam)
+            return _of(rkhs_bound, j) / s + noise
+
+        return self.widths(delta, of_output)
+
+    def mixture_width(self, rkhs_bound: Bound, noise_bound: Bound, delta: float) -> Array:
+        """Width of AMM with ``c = R**2 / lam``."""
+
+        def of_output(output: DenseGP, j: int, radius: float) -> float:
+            s = output.standard_deviation
+            c = (_of(noise_bound, j) / s) ** 2 / output.lam
+            determinant = 2.0 * output.information_gain
+            return sqrt((_of(rkhs_bound, j) / s) ** 2 + c * determinant + 2.0 * c * radius)
+
+        return self.widths(delta, of_output)
 
     def ridge_bounds(
         self, x: Array, rkhs_bound: float, noise_bound: float, delta: float, pending: Array
@@ -295,6 +316,10 @@ class Reference:
         mean, sd = self.mean_and_sd(x)
         u = (mean - np.asarray(best).reshape(-1, 1)) / sd * (1.0 if maximize else -1.0)
         return np.log(sd) + _log_h(u)
+
+
+def _of(bound: Bound, j: int) -> float:
+    return bound[j] if isinstance(bound, tuple) else bound
 
 
 def _log_h(u: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from models.textbook import information_gain
 from other_device import other_device
 from torch import Tensor
 
@@ -49,6 +50,19 @@ def draw_rows(count: int, num_outputs: int = 1, seed: int = 0, front: int = 0) -
     return Rows(index, Y, noise, fronts, place, torch.arange(count))
 
 
+def conditioner_of(
+    kernels: list[Kernel],
+    lam: float,
+    num_outputs: int = 1,
+    mean: float = 0.0,
+    points: Tensor = POINTS,
+) -> Conditioner:
+    """A conditioner without rows, of one prior for each kernel."""
+    stack = Stack([prior_of(kernel, points) for kernel in kernels])
+    levels = torch.full((len(kernels),), lam, dtype=DTYPE)
+    return Conditioner(Posterior(stack, levels, num_outputs, mean))
+
+
 class Dense(NamedTuple):
     """The textbook posterior of one prior, by an inverse of the covariance of all rows."""
 
@@ -60,15 +74,16 @@ class Dense(NamedTuple):
     def of(cls, among: Tensor, cross: Tensor, own: Tensor, rows: Rows, lam: float, mean: float):
         noise = lam * rows.noise
         inverse = torch.linalg.inv(among + torch.diag(noise))
-        scaled = among / noise.sqrt() / noise.sqrt().unsqueeze(-1)
-        gain = 0.5 * torch.logdet(torch.eye(len(rows), dtype=DTYPE) + scaled)
+        gain = information_gain(among, noise)
         values = mean + cross.mT @ inverse @ (rows.Y - mean)
         return cls(values.mT, own - cross.mT @ inverse @ cross, float(gain))
 
     @classmethod
-    def of_points(cls, kernel: Kernel, rows: Rows, lam: float, mean: float = 0.0):
+    def of_points(
+        cls, kernel: Kernel, rows: Rows, lam: float, mean: float = 0.0, points: Tensor = POINTS
+    ):
         with torch.no_grad():
-            matrix = kernel(POINTS).to_dense()
+            matrix = kernel(points).to_dense()
         cross = matrix[rows.index]
         return cls.of(cross[:, rows.index], cross, matrix, rows, lam, mean)
 
@@ -87,9 +102,7 @@ KERNELS = [matern(0.3), ScaleKernel(squared_exponential(0.2, 0.5)).double(), mat
 @pytest.mark.parametrize(("num_priors", "num_outputs"), [(1, 1), (1, 3), (3, 1), (3, 2)])
 def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs):
     kernels = KERNELS[:num_priors]
-    stack = Stack([prior_of(kernel, POINTS) for kernel in kernels])
-    levels = torch.full((num_priors,), lam, dtype=DTYPE)
-    conditioner = Conditioner(Posterior(stack, levels, num_outputs, 0.3))
+    conditioner = conditioner_of(kernels, lam, num_outputs, 0.3)
     rows = draw_rows(90, num_outputs)
     for count in (0, 1, 2, 3, 20, 65, 66, 90):
         posterior = conditioner.at(rows[:count])
@@ -102,17 +115,13 @@ def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs
 @pytest.mark.parametrize("num_priors", [1, 2])
 def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
     kernels = KERNELS[:num_priors]
-    stack = Stack([prior_of(kernel, POINTS) for kernel in kernels])
-    conditioner = Conditioner(Posterior(stack, torch.full((num_priors,), lam, dtype=DTYPE)))
-    rows = draw_rows(120)
+    conditioner, rows = conditioner_of(kernels, lam), draw_rows(120)
     for t in range(1, 121):
-        seen = rows[max(0, t - 40) : t]  # a window
         if t % 7 == 0:  # one outcome is another one from now on
             rows.Y[t // 2] += 1.0
-            seen = rows[max(0, t - 40) : t]
         if t % 11 == 0:  # and one row weighs less
             rows.noise[t - 1] *= 2.0
-            seen = rows[max(0, t - 40) : t]
+        seen = rows[max(0, t - 40) : t]  # a window
         seen = Rows(seen.index, seen.Y.clone(), seen.noise.clone(), ids=seen.ids)
         posterior = conditioner.at(seen)
         for group, kernel in enumerate(kernels):
@@ -120,19 +129,12 @@ def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
 
 
 def test_folded_rows_give_the_same_posterior():
-    few = POINTS[:12]
-    kernel = matern(0.3)
-    conditioner = Conditioner(
-        Posterior(Stack([prior_of(kernel, few)]), torch.tensor([0.01], dtype=DTYPE))
-    )
-    rows = draw_rows(400)
+    few, rows = POINTS[:12], draw_rows(400)
+    conditioner = conditioner_of(KERNELS[:1], 0.01, points=few)
     rows = Rows(rows.index % 12, rows.Y, rows.noise)
     for count in range(1, 401):
         conditioner.at(rows[:count])
-    with torch.no_grad():
-        matrix = kernel(few).to_dense()
-    cross = matrix[rows.index]
-    dense = Dense.of(cross[:, rows.index], cross, matrix, rows, 0.01, 0.0)
+    dense = Dense.of_points(KERNELS[0], rows, 0.01, points=few)
     assert_is(conditioner.posterior, 0, dense)
     index = torch.tensor([3, 7])
     columns = conditioner.posterior.columns(index)[0]
@@ -141,11 +143,9 @@ def test_folded_rows_give_the_same_posterior():
 
 def test_many_points_without_a_matrix_give_the_same_posterior():
     many = torch.rand(4200, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
-    kernel = matern(0.3)
-    table = prior_of(kernel, many)
-    assert table.matrix is None
-    conditioner = Conditioner(Posterior(Stack([table]), torch.tensor([0.01], dtype=DTYPE)))
-    rows = draw_rows(100)
+    kernel, rows = matern(0.3), draw_rows(100)
+    assert prior_of(kernel, many).matrix is None
+    conditioner = conditioner_of([kernel], 0.01, points=many)
     for count in (1, 2, 30, 31, 70, 71, 72, 100):
         posterior = conditioner.at(rows[:count])
     with torch.no_grad():
@@ -234,10 +234,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
 
 @pytest.mark.parametrize("points", [[4, 11, 4], [3] * len(POINTS)])
 def test_a_point_observed_again_has_the_variance_of_one_more_row(points):
-    conditioner = Conditioner(
-        Posterior(Stack([prior_of(KERNELS[0], POINTS)]), torch.tensor([0.1], dtype=DTYPE))
-    )
-    rows = draw_rows(20)
+    conditioner, rows = conditioner_of(KERNELS[:1], 0.1), draw_rows(20)
     posterior, again = conditioner.at(rows), torch.tensor(points)
     count = len(points)
     more = Rows(again, torch.zeros(count, 1, dtype=DTYPE), torch.ones(count, dtype=DTYPE))
@@ -307,9 +304,8 @@ def covariance_of(transform: Tensor) -> Tensor:
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
 def test_draws_of_points_have_the_posterior_covariance(noise):
     """Draws are linear in their normal numbers, so unit vectors in their place give a root."""
-    prior = prior_of(KERNELS[0], POINTS)
-    conditioner = Conditioner(Posterior(Stack([prior]), torch.tensor([noise], dtype=DTYPE)))
-    rows = draw_rows(40)
+    prior, rows = prior_of(KERNELS[0], POINTS), draw_rows(40)
+    conditioner = conditioner_of(KERNELS[:1], noise)
     posterior, kept = conditioner.at(rows), rows.collapsed()
     rank, n = prior.num_normals, len(kept)
     numbers = torch.eye(rank + n, dtype=DTYPE)
@@ -369,9 +365,7 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
 
 
 def test_a_copied_posterior_goes_on_alone():
-    stack = Stack([prior_of(KERNELS[0], POINTS)])
-    conditioner = Conditioner(Posterior(stack, torch.tensor([0.1], dtype=DTYPE)))
-    rows = draw_rows(40)
+    conditioner, rows = conditioner_of(KERNELS[:1], 0.1), draw_rows(40)
     mean = conditioner.at(rows[:20]).mean.clone()
     for copied in (copy.deepcopy(conditioner), pickle.loads(pickle.dumps(conditioner))):
         assert_is(copied.at(rows), 0, Dense.of_points(KERNELS[0], rows, 0.1))
@@ -436,47 +430,37 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
 
 def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
-    X = torch.linspace(0.0, 1.0, 30, dtype=torch.float64).unsqueeze(-1)
-    kernels = [RBFKernel().double() for _ in range(2)]
-    kernels[1].lengthscale = torch.tensor(0.2, dtype=torch.float64)
-    lam = torch.full((2,), 0.1, dtype=torch.float64)
-    both = Posterior(Stack([prior_of(kernel, X) for kernel in kernels]), lam)
+    kernels, rows = [matern(0.31), matern(0.7)], draw_rows(2)
+    rows = Rows(rows.index, rows.Y, torch.ones(2, dtype=DTYPE))
+    both = conditioner_of(kernels, 0.1).posterior
     for number, kernel in enumerate(kernels):
         group = both.group(number)
-        group.add(7, [1.0])
-        group.add(12, [-0.5])
-        K = kernel(X).to_dense().detach()
-        solved = torch.linalg.solve(
-            K[[7, 12]][:, [7, 12]] + 0.1 * torch.eye(2), lam.new_tensor([1.0, -0.5])
-        )
-        assert torch.allclose(group.mean[0, 0], K[:, [7, 12]] @ solved, atol=1e-10)
+        for index, outcome in zip(rows.index.tolist(), rows.Y.tolist(), strict=True):
+            group.add(index, outcome)
+        assert_is(group, 0, Dense.of_points(kernel, rows, 0.1))
 
 
 def test_rows_that_are_forgotten_leave_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
-    stack, lam = Stack([prior_of(matern(0.3), POINTS)]), torch.full((1,), 0.1, dtype=DTYPE)
-    posterior, fresh = Posterior(stack, lam), Posterior(stack, lam)
+    posterior, row = conditioner_of([matern(0.32)], 0.1).posterior, draw_rows(1)
     for outcome in (1.0, 2.0, 3.0):
         posterior.add(5, [outcome])
     posterior.forget(torch.tensor([True]))
-    for each in (posterior, fresh):
-        each.add(5, [1.0])
-    assert torch.allclose(posterior.mean, fresh.mean, atol=1e-12)
-    assert torch.allclose(posterior.variance, fresh.variance, atol=1e-12)
+    posterior.add(5, [1.0])
+    one = Rows(torch.tensor([5]), torch.ones_like(row.Y), torch.ones_like(row.noise))
+    assert_is(posterior, 0, Dense.of_points(matern(0.32), one, 0.1))
 
 
 def test_one_of_several_priors_is_forgotten_after_a_fold() -> None:
-    stack = Stack([prior_of(matern(scale), POINTS) for scale in (0.2, 0.6)])
-    posterior = Posterior(stack, torch.full((2,), 0.1, dtype=DTYPE))
-    posterior.factorize(draw_rows(90))
+    kernels = [matern(scale) for scale in (0.2, 0.6)]
+    posterior, rows = conditioner_of(kernels, 0.1).posterior, draw_rows(90)
+    posterior.factorize(rows)
     assert posterior.folded is not None
-    other = posterior.mean[1].clone()
     posterior.forget(torch.tensor([True, False]))
+    prior = kernels[0](POINTS).to_dense().detach()
     assert torch.equal(posterior.mean[0], torch.zeros_like(posterior.mean[0]))
-    assert torch.allclose(
-        posterior.columns(torch.arange(25))[0], stack.columns(torch.arange(25))[0]
-    )
-    assert torch.equal(posterior.mean[1], other)
+    assert torch.allclose(posterior.columns(torch.arange(25))[0], prior)
+    assert_is(posterior, 1, Dense.of_points(kernels[1], rows, 0.1))
 
 
 def test_a_kernel_of_the_front_alone_is_the_same_at_all_points() -> None:

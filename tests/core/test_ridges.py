@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from models.textbook import information_gain
 from torch import Tensor
 
 from botorch_bandits.acquisition.dmm import largest_first
@@ -37,8 +38,7 @@ def dense(
     for a in found.ridges.tolist():
         inverse = torch.linalg.inv(K + a * torch.diag(1.0 / w))
         columns.append((k @ inverse @ y, ((k @ inverse) * k).sum(-1), y @ inverse @ y))
-    whitened = K * w.sqrt() * w.sqrt()[:, None] / found.ridges[-1]
-    gain = 0.5 * torch.logdet(torch.eye(len(X), dtype=K.dtype) + whitened)
+    gain = information_gain(K, found.ridges[-1] / w)
     mean, explained, fits = (torch.stack(each, -1) for each in zip(*columns, strict=True))
     return mean, explained, fits, gain
 

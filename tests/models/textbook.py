@@ -58,6 +58,13 @@ def posterior(
     return mean, covariance
 
 
+def information_gain(K: Tensor, noise: Tensor | float) -> Tensor:
+    """``1/2 ln det(I + D K D)`` with one over the root of each row's noise variance in ``D``."""
+    root = torch.as_tensor(noise, dtype=torch.float64).expand(len(K)).sqrt()
+    scaled = K / root / root.unsqueeze(-1)
+    return 0.5 * torch.logdet(torch.eye(len(K), dtype=torch.float64) + scaled)
+
+
 def log_likelihood(kernel: KernelFunction, X: Tensor, y: Tensor, noise: float) -> float:
     """The logarithm of the density of ``y``, of one output."""
     system = kernel(X, X) + noise * torch.eye(len(X), dtype=torch.float64)
