@@ -79,7 +79,6 @@ from botorch_bandits.fingerprints import difference, fingerprint
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     ConstantDelay,
-    GeometricDelay,
     PoissonDelay,
 )
 
@@ -300,7 +299,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     ),
     (ConstantDelay, {"delay": 3}),
     (PoissonDelay, {"mean": 2.0}),
-    (GeometricDelay, {"mean": 2.0}),
 ]
 RESULTS = {  # what the package itself makes
     "BoundsDiagnosis",

@@ -18,17 +18,14 @@ from botorch_bandits.problems.changing import (
 from botorch_bandits.problems.constrained import (
     ConstrainedArmsProblem,
     ConstrainedProblem,
-    GardnerProblem,
 )
 from botorch_bandits.problems.delays import (
     ConstantDelay,
     Delays,
-    GeometricDelay,
     PoissonDelay,
 )
 from botorch_bandits.problems.functions import (
     BraninReward,
-    Hartmann3Reward,
     RKHSFunction,
     gp_draw_on_arms,
 )
@@ -49,9 +46,6 @@ __all__ = [
     "ConstrainedProblem",
     "Delays",
     "DriftingGP",
-    "GardnerProblem",
-    "GeometricDelay",
-    "Hartmann3Reward",
     "PoissonDelay",
     "RKHSFunction",
     "SwitchingProblem",

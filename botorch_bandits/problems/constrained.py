@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from botorch.test_functions.base import ConstrainedBaseTestProblem
 from torch import Tensor
 
 from botorch_bandits.checks import (
-    check_integer,
     check_matrix,
     check_nonnegative,
     check_one_of,
@@ -24,9 +22,6 @@ from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
 """The distributions of the noise of constraints; both are centered."""
-
-LARGEST_GRID = 10**6
-"""The most arms that :meth:`ConstrainedProblem.on_grid` makes."""
 
 
 class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
@@ -144,50 +139,6 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
             draws = math.sqrt(3.0) * (2.0 * uniform - 1.0)
         return std * draws.to(like.device)
 
-    def on_grid(self, num_points: int) -> ConstrainedArmsProblem:
-        """Tabulate the problem on a grid that contains the corners of the box.
-
-        The grid has its own optimum, the best of its feasible points, against which regret on it
-        must be measured. It may be far below the optimum of the box.
-
-        Args:
-            num_points: The number of points per dimension, at least 2.
-
-        Returns:
-            The problem on ``num_points ** d`` arms, with the noise of this one.
-
-        Raises:
-            TypeError: If ``num_points`` is not an integer.
-            ValueError: If it is below 2, the grid has more than a million points, or none of them
-                is feasible.
-        """
-        num_points = check_integer("num_points", num_points, minimum=2)
-        if num_points**self.dim > LARGEST_GRID:
-            raise ValueError(
-                f"num_points is {num_points}, which makes {num_points**self.dim} arms in "
-                f"{self.dim} dimensions; choose fewer, at most {LARGEST_GRID} arms in total."
-            )
-        lines = [
-            torch.linspace(low, high, num_points, dtype=torch.float64)
-            for low, high in self.bounds.T.tolist()
-        ]
-        choices = torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(-1, self.dim)
-        choices = choices.to(self.bounds.device)
-        with torch.no_grad():
-            values, constraints = self.evaluate_true(choices), self.constraint_values(choices)
-        if not bool((constraints <= 0).all(-1).any()):
-            raise ValueError(
-                f"num_points is {num_points}, and no point of that grid is feasible; choose more."
-            )
-        return ConstrainedArmsProblem(
-            choices,
-            values,
-            constraints,
-            noise_std=self.noise_std,
-            constraint_noise_std=self.constraint_noise_std,
-            constraint_noise_distribution=self.constraint_noise_distribution,
-        )
-
 
 class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
     """Rewards and constraints known on a finite set of arms.
@@ -293,65 +244,3 @@ class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
 
     def _evaluate_constraints(self, X: Tensor) -> Tensor:
         return self.constraint_table[self.arm_indices(X)]
-
-
-class GardnerProblem(ConstrainedProblem):
-    r"""A small feasible region in two dimensions.
-
-    .. math:: f(x) = -\sin x_1 - x_2, \qquad g(x) = \sin x_1 \sin x_2 + 0.95 \le 0
-        \quad \text{on } [0, 6]^2
-
-    The optimum is ``1 - arcsin 0.95 = -0.253236`` at ``(3 pi / 2, arcsin 0.95)``. Less than 2% of
-    the box is feasible: a disc that contains the optimum, and another one around
-    ``(pi / 2, 3 pi / 2)``, where ``f`` is about -5.4. Without the constraint the reward reaches 1.
-    With the linear penalty ``optimal_multiplier * g`` the optimum of the box stays the same.
-
-    Source: Gardner et al. 2014 (they minimize ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
-    the noise variance is 0.01 for the reward and, in E.1.2, for the constraint.
-
-    Args:
-        noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
-            means no noise.
-        constraint_noise_std: The same for constraint values; 0.1 in E.1.2. None means no noise.
-
-    Attributes:
-        optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
-            g`` on the box, so that no random choice of points is better on average.
-
-    See :class:`RewardProblem` for the other arguments.
-
-    Raises:
-        TypeError: If a standard deviation is not one number.
-        ValueError: If it is negative or not finite.
-
-    Example:
-        >>> problem = GardnerProblem()
-        >>> round(problem.optimal_value, 6), [round(x, 5) for x in problem.optimizers[0].tolist()]
-        (-0.253236, [4.71239, 1.25324])
-        >>> round(problem.on_grid(61).optimal_value, 3)
-        -0.3
-    """
-
-    dim = 2
-    num_constraints = 1
-    continuous_inds: ClassVar[list[int]] = [0, 1]
-    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 6.0), (0.0, 6.0)]
-    optimal_value = 1.0 - math.asin(0.95)
-    optimal_multiplier = 1.0 / math.cos(math.asin(0.95))
-    _worst_feasible_value = math.asin(0.95) - 2.0 * math.pi - 1.0  # in the other disc
-
-    def __init__(
-        self, noise_std: float | None = None, constraint_noise_std: float | None = None
-    ) -> None:
-        """See the class."""
-        super().__init__(noise_std=noise_std)
-        self._set_constraint_noise(constraint_noise_std)
-        point = [1.5 * math.pi, math.asin(0.95)]
-        self._optimizers = [tuple(point)]
-        self.register_buffer("optimizers", torch.tensor([point], dtype=torch.float64))
-
-    def _evaluate_true(self, X: Tensor) -> Tensor:
-        return -X[..., 0].sin() - X[..., 1]
-
-    def _evaluate_constraints(self, X: Tensor) -> Tensor:
-        return (X[..., :1].sin() * X[..., 1:].sin()) + 0.95

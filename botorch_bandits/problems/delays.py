@@ -84,24 +84,3 @@ class PoissonDelay(Delays):
         """See :meth:`Delays.draw`."""
         rate = torch.tensor(self.mean, dtype=torch.float64)
         return float(torch.poisson(rate, generator=stream))
-
-
-@dataclass(frozen=True)
-class GeometricDelay(Delays):
-    """Geometrically distributed delays on 0, 1, 2, ...: in each round the outcome may arrive.
-
-    Attributes:
-        mean: The mean in rounds, at least 0.
-    """
-
-    mean: float
-
-    def __post_init__(self) -> None:
-        """Check the mean."""
-        store_checked(self, mean=check_nonnegative("mean", self.mean))
-
-    def draw(self, x: Tensor, stream: torch.Generator) -> float:
-        """See :meth:`Delays.draw`."""
-        stay = self.mean / (1.0 + self.mean)
-        uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
-        return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))

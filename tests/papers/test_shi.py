@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.problems import GardnerProblem
 from botorch_bandits.random_streams import generator
 from papers import shi
-from papers.environments import RatesProblem
+from papers.environments import GardnerProblem, RatesProblem, on_grid
 from papers.runner import Curves
 
 BOX = [[0.0, 0.0], [2.0, 4.0]]
@@ -153,7 +152,7 @@ def test_slack_offsets_signed_violation_only_and_averages_end_where_a_method_sto
     [(GardnerProblem(0.1), 41, "-0.3519", "-0.2700"), (RatesProblem(0.1), 7, "2.9881", "3.0236")],
 )
 def test_what_the_page_says_of_the_grids(box, num_points: int, best: str, mixed: str) -> None:
-    grid = box.on_grid(num_points)
+    grid = on_grid(box, num_points)
     assert f"{grid.optimal_value:.4f}" == best
     # the least priced value over multipliers is what a mixture that holds on average earns
     prices = torch.linspace(0.0, 8.0, 8001, dtype=torch.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from botorch.test_functions import Hartmann
 from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
@@ -13,7 +14,6 @@ from botorch_bandits.problems import (
     ArmsProblem,
     BraninReward,
     DriftingGP,
-    Hartmann3Reward,
     SwitchingProblem,
     evenly_spaced_change_points,
     gp_draw_on_arms,
@@ -76,7 +76,10 @@ def test_reward_and_constraints_change_on_their_own() -> None:
         (lambda: SwitchingProblem([table(i) for i in range(3)], [5, 5]), "increase strictly"),
         (lambda: SwitchingProblem([table(0), table(1)], [0]), "at least 1"),
         (lambda: SwitchingProblem([table(0), table(1, 0.3)], [5]), "give all periods the same"),
-        (lambda: SwitchingProblem([BraninReward(), Hartmann3Reward()], [5]), "is not on the box"),
+        (
+            lambda: SwitchingProblem([BraninReward(), Hartmann(dim=3, negate=True)], [5]),
+            "is not on the box",
+        ),
         (
             lambda: SwitchingProblem([table(0)], [], constraints=[BraninReward()]),
             "is not on the arms",

@@ -12,8 +12,8 @@ from torch import Tensor
 from botorch_bandits.problems import (
     ConstrainedArmsProblem,
     ConstrainedProblem,
-    GardnerProblem,
 )
+from papers.environments import GardnerProblem, on_grid
 
 
 def points_of(problem: ConstrainedProblem, *shape: int, seed: int = 0) -> Tensor:
@@ -60,7 +60,7 @@ def test_the_optimum_of_gardner_against_dense_optimization() -> None:
 def test_grids_of_gardner_have_their_own_optimum(num_points: int, published: float) -> None:
     line = np.linspace(0.0, 6.0, num_points)
     best = max(f for f, g in (gardner_by_hand([a, b]) for a in line for b in line) if g <= 0.0)
-    grid = GardnerProblem().on_grid(num_points)
+    grid = on_grid(GardnerProblem(), num_points)
     assert grid.num_arms == num_points**2
     assert grid.optimal_value == pytest.approx(best, abs=1e-12)
     assert grid.optimal_value == pytest.approx(published, abs=5e-4)
@@ -121,10 +121,6 @@ def test_observations_belong_to_the_stream_alone() -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="constraint_noise_std is -1"):
         GardnerProblem(constraint_noise_std=-1.0)
-    with pytest.raises(ValueError, match="num_points is 1001, which"):
-        GardnerProblem().on_grid(1001)
-    with pytest.raises(TypeError, match="num_points must be"):
-        GardnerProblem().on_grid(2.5)  # type: ignore[arg-type]
     choices = torch.arange(2, dtype=torch.float64).unsqueeze(-1)
     with pytest.raises(ValueError, match="one row for each"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices[:1])

@@ -13,10 +13,10 @@ from torch import Tensor
 from botorch_bandits.problems import (
     ArmsProblem,
     BraninReward,
-    Hartmann3Reward,
     RKHSFunction,
     gp_draw_on_arms,
 )
+from papers.environments import Hartmann3Reward
 
 BOX = torch.tensor([[-1.0, 0.0], [1.0, 3.0]], dtype=torch.float64)
 ARMS = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(

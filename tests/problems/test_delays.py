@@ -11,9 +11,9 @@ import torch
 from botorch_bandits.problems import (
     ConstantDelay,
     Delays,
-    GeometricDelay,
     PoissonDelay,
 )
+from papers.environments import GeometricDelay
 
 X = torch.zeros(2, dtype=torch.float64)
 NUM_DRAWS = 20_000

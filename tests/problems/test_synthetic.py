@@ -9,7 +9,8 @@ import torch
 from botorch.test_functions import Branin
 from torch import Tensor
 
-from botorch_bandits.problems import BraninReward, Hartmann3Reward
+from botorch_bandits.problems import BraninReward
+from papers.environments import Hartmann3Reward
 
 
 def uniform_points(bounds: Tensor, num_points: int, seed: int) -> Tensor:

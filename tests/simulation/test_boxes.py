@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.test_functions import Ackley, BraninCurrin
+from botorch.test_functions import Ackley, BraninCurrin, Hartmann
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from other_device import other_device
 from torch import Tensor
@@ -22,7 +22,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.problems import ArmsProblem, BraninReward, Hartmann3Reward, RKHSFunction
+from botorch_bandits.problems import ArmsProblem, BraninReward, RKHSFunction
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.boxes import BoxEngine
 
@@ -159,7 +159,11 @@ def with_model(**options: Any) -> Policy:
         (OwnNoise(), MINE, r"OwnNoise.*policy.loop"),
         (UnknownOptimum(), MINE, "does not know its optimal value"),
         ([BraninReward(), BraninReward(0.1)], MINE, "problem 1 has other bounds or another noise"),
-        ([BraninReward(), Hartmann3Reward()], MINE, "problem 1 has other bounds or another noise"),
+        (
+            [BraninReward(), Hartmann(dim=3, negate=True)],
+            MINE,
+            "problem 1 has other bounds or another noise",
+        ),
         (
             [BraninReward(), ArmsProblem(torch.eye(2).double(), torch.ones(2).double())],
             MINE,

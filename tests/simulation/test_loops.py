@@ -38,9 +38,9 @@ from botorch_bandits.constraints import Ledger
 from botorch_bandits.problems import (
     BraninReward,
     ConstrainedArmsProblem,
-    GardnerProblem,
     switching_gp_draws,
 )
+from papers.environments import GardnerProblem
 
 CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
 ARMS = Arms(CHOICES)

@@ -69,8 +69,6 @@ from botorch_bandits.models import (
 from botorch_bandits.problems import (
     ArmsProblem,
     DriftingGP,
-    GardnerProblem,
-    GeometricDelay,
     PoissonDelay,
     clamped_eigh,
     evenly_spaced_change_points,
@@ -95,6 +93,8 @@ from papers.avanesov import (
 )
 from papers.environments import (
     CandidatesReplicates,
+    GardnerProblem,
+    GeometricDelay,
     RatesProblem,
     VaryingProblem,
     best_fixed_arm,

@@ -38,9 +38,8 @@ from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import double_kernel
-from botorch_bandits.problems import Hartmann3Reward
 from botorch_bandits.random_streams import derive_seed, generator
-from papers.environments import SensorData, load_readings
+from papers.environments import Hartmann3Reward, SensorData, load_readings
 from papers.runner import ArmsExperiment, ArmsStudy, Entry, Method, Row
 
 DELTA = 0.1

@@ -1,4 +1,4 @@
-"""Environments that only the papers' experiments use, and replicates of lists of priors.
+"""Problems that only the papers' experiments use, and replicates of lists of priors.
 
 In the sensors' problem, the kernel is the empirical covariance of past measurements, and the reward
 functions are later ones (Srinivas et al. 2010, section 6; Chowdhury and Gopalan 2017, section 6).
@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from botorch.test_functions.synthetic import Hartmann
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -33,10 +34,18 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_one_of,
     check_positive,
+    store_checked,
 )
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.models import CandidatesRecipe
-from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedProblem
+from botorch_bandits.problems import (
+    ArmsProblem,
+    ChangingProblem,
+    ConstrainedArmsProblem,
+    ConstrainedProblem,
+    Delays,
+)
+from botorch_bandits.problems.base import RewardProblem
 from botorch_bandits.random_streams import RandomBlocks
 
 
@@ -131,6 +140,162 @@ def _numbers_of(rows: list[list[str]]) -> NDArray[np.float64]:
     return np.array(table, dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class GeometricDelay(Delays):
+    """Geometrically distributed delays on 0, 1, 2, ...: in each round the outcome may arrive.
+
+    Attributes:
+        mean: The mean in rounds, at least 0.
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        """Check the mean."""
+        store_checked(self, mean=check_nonnegative("mean", self.mean))
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        stay = self.mean / (1.0 + self.mean)
+        uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
+        return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))
+
+
+class Hartmann3Reward(RewardProblem, Hartmann):
+    """The three-dimensional Hartmann function with its sign changed, on ``[0, 1]^3``.
+
+    Two numbers differ from BoTorch's. The constants of the function are float64
+    (BoTorch rounds them to the default dtype), and the optimum is that of the function
+    as BoTorch defines it, in full precision: 3.86277979 (the published 3.86278 is
+    rounded up and reached nowhere, which would leave every point with some regret).
+
+    Args:
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    See :class:`RewardProblem` for the other arguments.
+
+    Raises:
+        TypeError: If ``noise_std`` is not one number.
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> problem = Hartmann3Reward()
+        >>> problem.dim, problem.is_minimization_problem
+        (3, False)
+        >>> round(problem.optimal_value, 6)
+        3.86278
+    """
+
+    ALPHA: Tensor
+    A: Tensor
+
+    def __init__(self, noise_std: float | None = None) -> None:
+        """Build the problem on its usual box."""
+        super().__init__(dim=3, noise_std=noise_std)
+        self._optimal_value = 3.8627797873326625
+        self._optimizers = [(0.11458887665506896, 0.5556488946169301, 0.8525469846866774)]
+        # In place, because BoTorch makes `optimizers` a read-only property here.
+        self.optimizers.copy_(torch.tensor(self._optimizers, dtype=torch.float64))
+        # Published with one decimal, so rounding in float64 restores them.
+        for name in ("ALPHA", "A", "P"):
+            setattr(self, name, getattr(self, name).double().round(decimals=1))
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -super()._evaluate_true(X)
+
+
+class GardnerProblem(ConstrainedProblem):
+    r"""A small feasible region in two dimensions.
+
+    .. math:: f(x) = -\sin x_1 - x_2, \qquad g(x) = \sin x_1 \sin x_2 + 0.95 \le 0
+        \quad \text{on } [0, 6]^2
+
+    The optimum is ``1 - arcsin 0.95 = -0.253236`` at ``(3 pi / 2, arcsin 0.95)``. Less than 2% of
+    the box is feasible: a disc that contains the optimum, and another one around
+    ``(pi / 2, 3 pi / 2)``, where ``f`` is about -5.4. Without the constraint the reward reaches 1.
+    With the linear penalty ``optimal_multiplier * g`` the optimum of the box stays the same.
+
+    Source: Gardner et al. 2014 (they minimize ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
+    the noise variance is 0.01 for the reward and, in E.1.2, for the constraint.
+
+    Args:
+        noise_std: Standard deviation of the Gaussian noise on rewards; 0.1 in the paper. None
+            means no noise.
+        constraint_noise_std: The same for constraint values; 0.1 in E.1.2. None means no noise.
+
+    Attributes:
+        optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
+            g`` on the box, so that no random choice of points is better on average.
+
+    See :class:`RewardProblem` for the other arguments.
+
+    Raises:
+        TypeError: If a standard deviation is not one number.
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> problem = GardnerProblem()
+        >>> round(problem.optimal_value, 6), [round(x, 5) for x in problem.optimizers[0].tolist()]
+        (-0.253236, [4.71239, 1.25324])
+        >>> round(on_grid(problem, 61).optimal_value, 3)
+        -0.3
+    """
+
+    dim = 2
+    num_constraints = 1
+    continuous_inds: ClassVar[list[int]] = [0, 1]
+    _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 6.0), (0.0, 6.0)]
+    optimal_value = 1.0 - math.asin(0.95)
+    optimal_multiplier = 1.0 / math.cos(math.asin(0.95))
+
+    def __init__(
+        self, noise_std: float | None = None, constraint_noise_std: float | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(noise_std=noise_std)
+        self._set_constraint_noise(constraint_noise_std)
+        point = [1.5 * math.pi, math.asin(0.95)]
+        self._optimizers = [tuple(point)]
+        self.register_buffer("optimizers", torch.tensor([point], dtype=torch.float64))
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -X[..., 0].sin() - X[..., 1]
+
+    def _evaluate_constraints(self, X: Tensor) -> Tensor:
+        return (X[..., :1].sin() * X[..., 1:].sin()) + 0.95
+
+
+def on_grid(problem: ConstrainedProblem, num_points: int) -> ConstrainedArmsProblem:
+    """Tabulate a problem on a grid that contains the corners of its box.
+
+    The grid has its own optimum, the best of its feasible points, against which regret on it
+    must be measured. It may be far below the optimum of the box.
+
+    Args:
+        problem: The problem, on a box.
+        num_points: The number of points per dimension, at least 2.
+
+    Returns:
+        The problem on ``num_points ** d`` arms, with the noise of the one on the box.
+    """
+    lines = [
+        torch.linspace(low, high, num_points, dtype=DTYPE)
+        for low, high in problem.bounds.T.tolist()
+    ]
+    choices = torch.cartesian_prod(*lines)
+    with torch.no_grad():
+        values, constraints = problem.evaluate_true(choices), problem.constraint_values(choices)
+    return ConstrainedArmsProblem(
+        choices,
+        values,
+        constraints,
+        noise_std=problem.noise_std,
+        constraint_noise_std=problem.constraint_noise_std,
+        constraint_noise_distribution=problem.constraint_noise_distribution,
+    )
+
+
 class RatesProblem(ConstrainedProblem):
     r"""Data rates of four servers under a budget for electricity.
 
@@ -170,7 +335,6 @@ class RatesProblem(ConstrainedProblem):
     _bounds: ClassVar[list[tuple[float, float]]] = [(0.0, 2.0)] * 4
     optimal_value = 3.057417245937211
     optimal_multiplier = 0.7474524819459596
-    _worst_feasible_value = 0.0
 
     # c and d in closed form: a logistic curve (servers 1, 3) and a logarithm (2, 4), each scaled
     # so that U(0) = 0 and U(2) = 1

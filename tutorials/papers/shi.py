@@ -33,9 +33,9 @@ from botorch_bandits.domains import Arms, Box
 from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ConstrainedProblem, GardnerProblem
+from botorch_bandits.problems import ConstrainedProblem
 from botorch_bandits.random_streams import generator
-from papers.environments import RatesProblem
+from papers.environments import GardnerProblem, RatesProblem, on_grid
 from papers.runner import ArmsExperiment, ArmsStudy, Curves, Entry, standard_error, write_csv
 
 Rule = MultiplicativeEpochs | AdditiveEpochs | PrimalDual
@@ -392,7 +392,7 @@ class Setting:
 
 @cache
 def _grid(box: GardnerProblem | RatesProblem, num_points: int) -> Any:
-    return box.on_grid(num_points)
+    return on_grid(box, num_points)
 
 
 def epochs(
