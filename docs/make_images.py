@@ -36,7 +36,7 @@ from botorch_bandits.plotting import LINE_STYLES, new_figure, plot_posterior, pl
 from botorch_bandits.problems import ArmsProblem, RKHSFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from benchmarks.league import Row, Rows, quartiles_of
+from benchmarks.league import Rows, quartiles_of
 from benchmarks.league_problems import PROBLEMS
 
 IMAGES = Path(__file__).parent / "images"
@@ -131,7 +131,7 @@ LEAGUE_CURVES = {  # color, line, whether the middle half is shaded
 
 def draw_league(path: Path) -> None:
     """Draw median simple regret against evaluations, a panel a problem that has curves."""
-    rows = Rows(Row)
+    rows = Rows()
     played = {
         name: {m: runs for m in LEAGUE_CURVES if len(runs := rows.of(name, m)) > 1}
         for name in PROBLEMS

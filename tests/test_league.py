@@ -9,12 +9,22 @@ import pytest
 import torch
 
 from benchmarks.commands import main
-from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
+from benchmarks.league import (
+    IN_SITUATIONS,
+    STILL,
+    Rows,
+    Run,
+    of_still,
+    play,
+    play_all,
+    simple_regret,
+    simple_regret_trace,
+    trace_of,
+)
 from benchmarks.league_methods import METHODS, Method, method_of
-from benchmarks.league_players import Outcome, Player
+from benchmarks.league_players import Player
 from benchmarks.league_problems import (
     NUM_INITIAL,
-    NUM_ROUNDS,
     PROBLEMS,
     Coordinates,
     Parameter,
@@ -30,8 +40,10 @@ def branin(x: Coordinates) -> float:
     return BRANIN.world(0).reward(x, 1)
 
 
-def make_row(method: str, seed: int, simple: float, problem: str = "branin") -> Row:
-    return Row(problem, method, seed, "made 1.0", 0.5, 10.0 * simple, ((1, 5.0), (30, simple)))
+def make_row(method: str, seed: int, simple: float) -> dict[str, str]:
+    run = Run([5.0, simple], {1: 0.0, 2: 1.0}, [])
+    common = {"problem": "branin", "method": method, "seed": str(seed), "version": "made 1.0"}
+    return {**common, "seconds": "0.5", **of_still(run)}
 
 
 @pytest.fixture
@@ -79,22 +91,8 @@ def test_a_reference_is_the_best_of_a_fixed_search():
 class Recorder(Player):
     """Asks for the same point ever again and keeps what it is told."""
 
-    def __init__(self, problem: Situation, seed: int) -> None:
-        self.points: list[Coordinates] = []
-        self.told: list[float] = []
-
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
-        self.points.append(x)
-        self.told.append(outcome.reward)
-
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
-        self.points.append((0.5,) * 6)
-        return self.points[-1]
-
-    def tell(self, round_number: int, outcome: Outcome) -> None:
-        self.told.append(outcome.reward)
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
+        return (0.5,) * len(self.situation.parameters)
 
 
 def recorded(problem: str, seed: int) -> list[tuple[Coordinates, float]]:
@@ -105,7 +103,8 @@ def recorded(problem: str, seed: int) -> list[tuple[Coordinates, float]]:
         return players[-1]
 
     play(PROBLEMS[problem], Method("recorder", "torch", {"still": make}), seed, num_rounds=13)
-    return list(zip(players[0].points, players[0].told, strict=False))
+    (player,) = players
+    return [(player.inputs[t], outcome.reward) for t, outcome in player.outcomes.items()]
 
 
 def test_starts_and_noise_are_common_and_differ_between_seeds():
@@ -127,8 +126,10 @@ def test_simple_regret_is_that_of_the_point_with_the_largest_observed_value():
     # the second point looks best and is not: regret rises, as the third is not recommended
     trace = simple_regret_trace([3.0, 5.0, 1.0, 0.5], [0.0, 2.0, 1.0, 2.5])
     assert trace == ((1, 3.0), (2, 5.0), (4, 0.5))
-    row = Row("branin", "made", 0, "made 1.0", 0.1, 9.5, trace)
-    assert [row.simple(n) for n in (1, 2, 3, 4, 60)] == [3.0, 5.0, 5.0, 0.5, 0.5]
+    assert [simple_regret(trace, n) for n in (1, 2, 3, 4, 60)] == [3.0, 5.0, 5.0, 0.5, 0.5]
+    row = of_still(Run([3.0, 5.0, 1.0, 0.5], {1: 0.0, 2: 2.0, 3: 1.0, 4: 2.5}, []))
+    assert (row["simple_20"], row["cumulative_60"]) == ("0.5", "9.5")
+    assert trace_of(row) == trace
 
 
 SLOWER = ("optuna-gp", "botorch-logei", "candidates-ucb", "candidates-ts")
@@ -147,10 +148,11 @@ def test_methods_play_with_seeds(name):
     method = METHODS[name]
     number = NUM_INITIAL + (2 if name in ("random", "optuna-tpe", "optuna-gp") else 1)
     first, again, other = (play(BRANIN, method, seed, num_rounds=number) for seed in (7, 7, 8))
-    assert (first.cumulative, first.trace) == (again.cumulative, again.trace)
-    assert first.cumulative != other.cumulative
-    assert first.seconds > 0.0
-    assert first.trace[0] == (1, -5.0 / (4.0 * math.pi) - branin(BRANIN.initial_points(7)[0]))
+    assert {**first, "seconds": ""} == {**again, "seconds": ""}
+    assert first["cumulative_60"] != other["cumulative_60"]
+    assert float(first["seconds"]) > 0.0
+    regret = -5.0 / (4.0 * math.pi) - branin(BRANIN.initial_points(7)[0])
+    assert trace_of(first)[0] == (1, pytest.approx(regret, rel=1e-4))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -175,18 +177,16 @@ def test_methods_play_integers_and_choices(name):
 # -------------------------------------------------------------------------------------------- rows
 
 
-def test_rows_survive_writing_and_reading(tmp_path):
+@pytest.mark.parametrize("table", [STILL, IN_SITUATIONS], ids=["still", "situations"])
+def test_rows_survive_writing_and_reading(table, tmp_path):
     path = tmp_path / "new" / "league.csv"
-    rows = Rows(Row, path)
-    for seed in (10, 9, 2):
-        rows.add(make_row("random", seed, 0.125 * seed))
-    rows.add(make_row("optuna-gp", 0, -1e-7))
-    read = Rows(Row, path)
-    assert list(read) == list(rows)
-    assert [row.key[1:] for row in read] == [
-        ("optuna-gp", 0),
-        *(("random", seed) for seed in (2, 9, 10)),
-    ]
+    rows = Rows(table, path)
+    for method, seed in (("random", 10), ("random", 9), ("random", 2), ("optuna-gp", 0)):
+        rows.add({**dict.fromkeys(table[1], ""), **make_row(method, seed, 0.125 * seed)})
+    read = Rows(table, path)
+    assert [{name: row[name] for name in table[1]} for row in rows] == list(read)
+    keys = [("optuna-gp", "0"), ("random", "2"), ("random", "9"), ("random", "10")]
+    assert [(row["method"], row["seed"]) for row in read] == keys
     assert ("branin", "random", 9) in read
     assert ("branin", "random", 0) not in read
 
@@ -196,21 +196,20 @@ def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", lambda kind: forking)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it is set for the processes
     path = tmp_path / "league.csv"
-    rows = Rows(Row, path)
+    rows = Rows(STILL, path)
     kept = make_row("random", 1, 123.0)
     rows.add(kept)
     done: list[str] = []
-    monkeypatch.setitem(METHODS, "broken", Method("broken", "torch", {"still": Recorder}))
+    monkeypatch.setitem(METHODS, "broken", Method("broken", "torch", {"still": Player}))
     failed = play_all(rows, ["branin"], ["broken", "random"], [0, 1], done=done.append)
     assert sorted(each.run for each in failed) == ["branin broken 0", "branin broken 1"]
     assert "Error" in failed[0].error
     assert sorted(done)[2:] == ["branin random 0", "branin random 1"]
-    read = Rows(Row, path)
-    assert [row.key[1:] for row in read] == [("random", 0), ("random", 1)]
+    read = Rows(STILL, path)
+    assert [row["seed"] for row in read] == ["0", "1"]
     assert read.of("branin", "random")[1] == kept
     expected = play(BRANIN, METHODS["random"], 0)
-    found = read.of("branin", "random")[0]
-    assert found.simple(NUM_ROUNDS) == pytest.approx(expected.simple(60), rel=1e-4)
+    assert {**read.of("branin", "random")[0], "seconds": ""} == {**expected, "seconds": ""}
     text = path.read_text(encoding="utf-8")
     assert play_all(read, ["branin"], ["random"], [0, 1]) == []
     assert path.read_text(encoding="utf-8") == text

@@ -18,9 +18,8 @@ import torch
 from pairwise import by_day
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.combinations import PRIMAL_DUAL, SEPARATE, Player
+from benchmarks.combinations import Combination, Player
 from benchmarks.peak_memory import kept_bytes, peak_bytes
-from benchmarks.settings import BOX, CONTEXTS, PRODUCT, TIME, WEIGHTS, WINDOW, plain
 
 NUM_ARMS, NUM_ROWS = 60, 80
 SMALL = 8
@@ -69,79 +68,53 @@ class Factored(TorchDispatchMode):
 
 def player_of(num_rows: int, settings: dict[str, str]) -> Player:
     """Return a loop behind a few rounds, so that what is built once is built."""
-    player = Player(plain(num_rows, **settings), NUM_ARMS)
+    player = Player(Combination(num_rows, **settings), NUM_ARMS)
     for _ in range(3):
         player.step()
     return player
 
 
-EVIDENCE = {"restart": "`EvidenceRestart()`"}
-DRAWN = {"acquisition": "GP-TS", "constraints": PRIMAL_DUAL}
+DMM, DRAWS, LIST = {"acquisition": "DMM"}, {"acquisition": "GP-TS"}, {"acquisition": "list, UCB"}
+WINDOW, WEIGHTS, TIME = ({"forgetting": name} for name in ("window", "weights", "time"))
+SEPARATE, APART = {"constraints": "separate"}, {"constraints": "primal-dual"}
+RELABELED = {"constraints": "relabeled"}
+CONTEXTS, PRODUCT, BOX = {"contexts": "one"}, {"contexts": "product"}, {"domain": "box"}
+EVIDENCE = {"restart": "evidence"}
 # settings: rows in all factorizations of two rounds; kB that are kept; kB beyond that in a round
 CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "IGP-UCB on arms": ({}, 0, 150, 14),
-    "GP-TS on arms": ({"acquisition": "GP-TS"}, 0, 430, 40),
-    "DMM on arms": ({"acquisition": "DMM"}, 110, 175, 200),
-    "DMM with a window on arms": ({"acquisition": "DMM", "forgetting": WINDOW}, 105, 180, 200),
-    "DMM with contexts on arms": ({"acquisition": "DMM", "contexts": CONTEXTS}, 180, 250, 460),
+    "GP-TS on arms": (DRAWS, 0, 430, 40),
+    "DMM on arms": (DMM, 110, 175, 200),
+    "DMM with a window on arms": (DMM | WINDOW, 105, 180, 200),
+    "DMM with contexts on arms": (DMM | CONTEXTS, 180, 250, 460),
     # 200 kB by itself, and up to 260 after other loops with lists, which share their priors
-    "list of priors on arms": ({"acquisition": "list of priors, UCB"}, 0, 290, 22),
-    "separate on arms": ({"constraints": SEPARATE}, 0, 130, 20),
-    "relabeled on arms": ({"constraints": '`"relabeled"`'}, 55, 130, 20),
-    "window on arms": ({"forgetting": WINDOW}, 0, 120, 20),
-    "weights on arms": ({"forgetting": WEIGHTS}, 105, 100, 120),
-    "drift on arms": ({"forgetting": TIME}, 0, 280, 220),
-    "contexts on arms": ({"contexts": CONTEXTS}, 0, 250, 270),
-    "draws with a window on arms": ({"acquisition": "GP-TS", "forgetting": WINDOW}, 0, 310, 46),
-    "draws with contexts on arms": ({"acquisition": "GP-TS", "contexts": CONTEXTS}, 180, 560, 380),
-    "draws relabeled with contexts on arms": (
-        {"acquisition": "GP-TS", "contexts": PRODUCT, "constraints": '`"relabeled"`'},
-        180,
-        460,
-        520,
-    ),
-    "draws apart with a window on arms": ({**DRAWN, "forgetting": WINDOW}, 0, 440, 60),
-    "draws apart with contexts on arms": ({**DRAWN, "contexts": CONTEXTS}, 355, 840, 500),
-    "draws apart with drift on arms": ({**DRAWN, "forgetting": TIME}, 355, 740, 490),
-    "bounds apart with a window on arms": (
-        {"constraints": SEPARATE, "forgetting": WINDOW},
-        0,
-        170,
-        22,
-    ),
-    "bounds apart with contexts on arms": (
-        {"constraints": SEPARATE, "contexts": CONTEXTS},
-        90,
-        430,
-        270,
-    ),
-    "test of halves on arms": ({"restart": "`ChangePointRestart(...)`"}, 0, 170, 16),
+    "list of priors on arms": (LIST, 0, 290, 22),
+    "separate on arms": (SEPARATE, 0, 130, 20),
+    "relabeled on arms": (RELABELED, 55, 130, 20),
+    "window on arms": (WINDOW, 0, 120, 20),
+    "weights on arms": (WEIGHTS, 105, 100, 120),
+    "drift on arms": (TIME, 0, 280, 220),
+    "contexts on arms": (CONTEXTS, 0, 250, 270),
+    "draws with a window on arms": (DRAWS | WINDOW, 0, 310, 46),
+    "draws with contexts on arms": (DRAWS | CONTEXTS, 180, 560, 380),
+    "draws relabeled with contexts on arms": (DRAWS | PRODUCT | RELABELED, 180, 460, 520),
+    "draws apart with a window on arms": (DRAWS | APART | WINDOW, 0, 440, 60),
+    "draws apart with contexts on arms": (DRAWS | APART | CONTEXTS, 355, 840, 500),
+    "draws apart with drift on arms": (DRAWS | APART | TIME, 355, 740, 490),
+    "bounds apart with a window on arms": (SEPARATE | WINDOW, 0, 170, 22),
+    "bounds apart with contexts on arms": (SEPARATE | CONTEXTS, 90, 430, 270),
+    "test of halves on arms": ({"restart": "halves"}, 0, 170, 16),
     "test by evidence on arms": (EVIDENCE, 0, 210, 140),
-    "test by evidence of all outcomes on arms": (
-        {**EVIDENCE, "constraints": SEPARATE},
-        0,
-        215,
-        145,
-    ),
-    "test by evidence of all outcomes on a box": (
-        {**EVIDENCE, "constraints": SEPARATE, "domain": BOX},
-        0,
-        290,
-        1100,
-    ),
-    "IGP-UCB on a box": ({"domain": BOX}, 0, 190, 1000),
-    "EI on a box": ({"domain": BOX, "acquisition": "EI"}, 0, 190, 1000),
-    "DMM on a box": ({"domain": BOX, "acquisition": "DMM"}, 200, 190, 1800),
-    "separate on a box": ({"domain": BOX, "constraints": PRIMAL_DUAL}, 0, 190, 1000),
-    "joint draws on a box": (
-        {"domain": BOX, "acquisition": "GP-TS", "constraints": PRIMAL_DUAL},
-        0,
-        180,
-        2700,
-    ),
-    "drift on a box": ({"domain": BOX, "forgetting": TIME}, 0, 190, 1050),
-    "weights on a box": ({"domain": BOX, "forgetting": WEIGHTS}, 200, 90, 1100),
-    "product on a box": ({"domain": BOX, "contexts": PRODUCT}, 0, 200, 1050),
+    "test by evidence of all outcomes on arms": (EVIDENCE | SEPARATE, 0, 215, 145),
+    "test by evidence of all outcomes on a box": (EVIDENCE | SEPARATE | BOX, 0, 290, 1100),
+    "IGP-UCB on a box": (BOX, 0, 190, 1000),
+    "EI on a box": (BOX | {"acquisition": "EI"}, 0, 190, 1000),
+    "DMM on a box": (BOX | DMM, 200, 190, 1800),
+    "separate on a box": (BOX | APART, 0, 190, 1000),
+    "joint draws on a box": (BOX | DRAWS | APART, 0, 180, 2700),
+    "drift on a box": (BOX | TIME, 0, 190, 1050),
+    "weights on a box": (BOX | WEIGHTS, 200, 90, 1100),
+    "product on a box": (BOX | PRODUCT, 0, 200, 1050),
 }
 
 

@@ -7,8 +7,11 @@ run, spread evenly, on the very data that the run had then.
 from __future__ import annotations
 
 import copy
-import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import Any
 
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -16,19 +19,24 @@ from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
-from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from benchmarks.measure import (
+    NOISE,
     Measurement,
     Scale,
     compare,
     growth_exponent,
+    normal_noise,
     ordinary_model,
+    smooth_reward,
     standard_kernel,
+    timed,
 )
 from benchmarks.peak_memory import kept_bytes
+from botorch_bandits import Arms, BanditGP, BanditLoop, FittedSingleTaskGP
 from botorch_bandits.acquisition import (
+    CandidatesUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     Replicates,
@@ -36,71 +44,125 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.confidence import gp_ucb_finite_width
 from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.domains import Arms
-from botorch_bandits.models import BanditGP, double_kernel
+from botorch_bandits.core.rows import Rows
+from botorch_bandits.models import candidate_grid, double_kernel
 from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import Policy, play_arms, simulate
 
-NOISE, DELTA = 0.01, 0.1
+DELTA = 0.1
 RECIPE = GPUpperConfidenceBound.with_options(delta=DELTA)
+POLICY = Policy(BanditGP.with_kernel(standard_kernel(), noise=NOISE), RECIPE)
+
+
+def arms_problem(num_arms: int, seed: int) -> ArmsProblem:
+    """Return the arms of the benchmarks: random points of the unit square, a smooth reward."""
+    stream = torch.Generator().manual_seed(seed)
+    choices = torch.rand(num_arms, 2, dtype=torch.float64, generator=stream)
+    return ArmsProblem(choices, smooth_reward(choices), noise_std=NOISE**0.5)
+
+
+# --- loops against rebuilding ------------------------------------------------------------------
 
 
 def few_arms(scale: Scale) -> list[Measurement]:
     """1000 arms: the loop itself, rounds 300 to 1000, GP-UCB."""
-    rounds = scale.of(1000, 60)
-    problem = arms_problem(scale.of(1000, 100), scale.seed)
-    return [
-        _loop_against_rebuilding("arms-1k", problem, rounds * 3 // 10, rounds, scale, 200, 1000)
-    ]
+    rounds, arms = scale.of(1000, 60), scale.of(1000, 100)
+    return [_loop_against_rebuilding("arms-1k", arms, rounds * 3 // 10, rounds, scale, 200)]
 
 
 def many_arms(scale: Scale) -> list[Measurement]:
     """10000 arms: the loop itself, around 400 observations, GP-UCB."""
-    rounds = scale.of(400, 30)
-    problem = arms_problem(scale.of(10_000, 5000), scale.seed)
-    return [
-        _loop_against_rebuilding("arms-10k", problem, rounds * 7 // 8, rounds, scale, 200, 1000)
-    ]
+    rounds, arms = scale.of(400, 30), scale.of(10_000, 5000)
+    return [_loop_against_rebuilding("arms-10k", arms, rounds * 7 // 8, rounds, scale, 200)]
 
 
 def very_many_arms(scale: Scale) -> list[Measurement]:
     """100000 arms: the loop itself, up to 300 observations, GP-UCB, with the memory it keeps."""
-    rounds = scale.of(300, 30)
-    problem = arms_problem(scale.of(100_000, 5000), scale.seed)
-    once = replace(scale, repeats=1)
-    found = _loop_against_rebuilding("arms-100k", problem, rounds // 2, rounds, once, 30, 100, 3)
-    return [found]
+    rounds, arms, once = scale.of(300, 30), scale.of(100_000, 5000), replace(scale, repeats=1)
+    return [_loop_against_rebuilding("arms-100k", arms, rounds // 2, rounds, once, 30, 3)]
+
+
+def _loop_against_rebuilding(
+    name: str,
+    num_arms: int,
+    first: int,
+    rounds: int,
+    scale: Scale,
+    at_least: float,
+    num_rebuilt: int = 12,
+) -> Measurement:
+    """Time asking and telling in rounds ``first`` to ``rounds``, and rebuilding in some of them."""
+    problem = arms_problem(num_arms, scale.seed)
+    rewards = _rewards_of(problem)
+    noise = _noise_of_loops(rounds, scale.seed)
+    spans = []
+    for _ in range(scale.few_repeats):
+        loop = POLICY.loop(Arms(problem.choices), seed=scale.seed)
+        _play(loop, rewards, noise[:first])
+        seconds, _ = timed(partial(_play, loop, rewards, noise[first:]))
+        spans.append(seconds / (rounds - first))
+    X, Y = loop.history.arrived()
+    total, differing = 0.0, 0
+    checked = torch.linspace(first, rounds - 1, scale.of(num_rebuilt, 3)).long().tolist()
+    for t in checked:
+        seconds, chosen = timed(partial(_ordinary_choice, problem, X[:t], Y[:t], t + 1))
+        total += seconds
+        differing += int(not torch.equal(chosen, X[t]))
+    return Measurement(
+        f"{name}: {num_arms} arms, rounds {first} to {rounds}",
+        total / len(checked),
+        median(spans),
+        (at_least, 1000 if at_least == 200 else 100),
+        float(differing),
+        note=f"difference counts other arms; the loop keeps {kept_bytes(loop) / 1e6:.0f} MB",
+    )
+
+
+def _rewards_of(problem: ArmsProblem) -> dict[tuple[float, ...], float]:
+    """Rewards are looked up, because the evaluation is no part of what is timed."""
+    points = map(tuple, problem.choices.tolist())
+    return dict(zip(points, problem.values.tolist(), strict=True))
+
+
+def _noise_of_loops(rounds: int, seed: int) -> list[float]:
+    return normal_noise(rounds, derive_seed(seed, 0, "noise"))
+
+
+def _play(loop: BanditLoop, rewards: dict[tuple[float, ...], float], noise: list[float]) -> None:
+    for each in noise:
+        query = loop.ask()
+        loop.tell(query.id, rewards[tuple(query.x.tolist())] + each)
+
+
+def _ordinary_choice(
+    problem: ArmsProblem, X: Tensor, Y: Tensor, t: int, variances: Tensor | None = None
+) -> Tensor:
+    model = ordinary_model(X, Y, standard_kernel(), NOISE, variances)
+    width = gp_ucb_finite_width(problem.num_arms, t, DELTA)
+    acquisition = UpperConfidenceBound(model, beta=width**2)
+    with torch.no_grad():
+        chosen, _ = optimize_acqf_discrete(acquisition, q=1, choices=problem.choices)
+    return chosen.squeeze(0)
 
 
 def many_loops(scale: Scale) -> list[Measurement]:
     """40 loops on the same 1000 arms, after 50 rounds each: what they keep beyond one of them."""
     count, rounds = scale.of(40, 4), scale.of(50, 5)
     problem = arms_problem(scale.of(1000, 100), scale.seed)
-    model = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
     # equal arms in tensors of their own, as programs that know nothing of each other have them
-    loops = [
-        Policy(model, RECIPE).loop(Arms(problem.choices.clone()), seed=scale.seed)
-        for _ in range(count)
-    ]
-    points = map(tuple, problem.choices.tolist())
-    rewards = dict(zip(points, problem.values.tolist(), strict=True))
-    for noise in _noisy(problem, rounds, scale.seed):
-        for loop in loops:
-            query = loop.ask()
-            loop.tell(query.id, rewards[tuple(query.x.tolist())] + noise)
+    loops = [POLICY.loop(Arms(problem.choices.clone()), seed=scale.seed) for _ in range(count)]
+    for loop in loops:
+        _play(loop, _rewards_of(problem), _noise_of_loops(rounds, scale.seed))
     alone, together = kept_bytes(loops[0]), kept_bytes(loops)
     played = [loop.history.arrived()[0] for loop in loops]
     return [
         Measurement(
-            name=f"arms-40-loops: {problem.num_arms} arms, {count} loops, {rounds} rounds",
-            ratio=(count - 1) * alone / (together - alone),
+            f"arms-40-loops: {problem.num_arms} arms, {count} loops, {rounds} rounds",
+            float((count - 1) * alone),
+            float(together - alone),
+            (10,),
             difference=float(max((played[0] - X).abs().max() for X in played)),
-            tolerance=0.0,
-            unit="loop",
-            ordinary_seconds=0.0,
-            our_seconds=0.0,
-            at_least=10.0,
             note=f"{(together - alone) / 1e6:.0f} MB beyond the first loop, which keeps "
             f"{alone / 1e6:.1f} MB; the ratio is to as many that share nothing",
         )
@@ -112,22 +174,17 @@ def long_run(scale: Scale) -> list[Measurement]:
 
     With one replicate, and with 25, as many as the trials of Chowdhury and Gopalan 2017.
     """
-    return [
-        _long_run(scale, 1, scale.of(30_000, 500), 100.0, 300.0),
-        _long_run(scale, 25, scale.of(30_000, 500), 250.0, 500.0),
-    ]
+    rounds = scale.of(30_000, 500)
+    return [_long_run(scale, 1, rounds, 100.0, 300.0), _long_run(scale, 25, rounds, 250.0, 500.0)]
 
 
-def _long_run(scale: Scale, count: int, rounds: int, at_least: float, aim: float) -> Measurement:
+def _long_run(scale: Scale, count: int, rounds: int, *goals: float) -> Measurement:
     problem = arms_problem(100, scale.seed)
-    policy = Policy(BanditGP.with_kernel(standard_kernel(), noise=NOISE), RECIPE)
+    options: dict[str, Any] = {"seed": scale.seed, "with_bounds": False, "progress": False}
     spans, lengths = [], [rounds // 4, rounds // 2, rounds]
     for length in lengths:
-        start = time.process_time()
-        played = simulate(
-            problem, policy, length, count, seed=scale.seed, with_bounds=False, progress=False
-        )
-        spans.append((time.process_time() - start) / count)
+        seconds, played = timed(partial(simulate, problem, POLICY, length, count, **options))
+        spans.append(seconds / count)
     assert played.arms is not None
     arms, outcomes = played.arms[-1], played.outcomes[-1]
     checked = torch.linspace(rounds // 10, rounds - 1, scale.of(40, 3)).long().tolist()
@@ -135,23 +192,24 @@ def _long_run(scale: Scale, count: int, rounds: int, at_least: float, aim: float
     for t in checked:
         counts = torch.bincount(arms[:t], minlength=100).to(torch.float64)
         sums = torch.zeros(100, dtype=torch.float64).index_add_(0, arms[:t], outcomes[:t])
-        start = time.process_time()
-        chosen = _ordinary_choice_on_counts(problem, counts, sums, t + 1)
-        total += time.process_time() - start
-        differing += int(chosen != int(arms[t]))
-    ours, ordinary = spans[-1] / rounds, total / len(checked)
+        seen = counts > 0
+        rows = problem.choices[seen], (sums / counts)[seen].unsqueeze(-1)
+        seconds, chosen = timed(
+            partial(_ordinary_choice, problem, *rows, t + 1, NOISE / counts[seen])
+        )
+        total += seconds
+        differing += int(int(problem.arm_indices(chosen.unsqueeze(0))) != int(arms[t]))
     return Measurement(
-        name=f"arms-100-long: 100 arms, T = {rounds}, {count} replicate{'s' * (count > 1)}",
-        ratio=ordinary / ours,
+        f"arms-100-long: 100 arms, T = {rounds}, {count} replicate{'s' * (count > 1)}",
+        total / len(checked),
+        spans[-1] / rounds,
+        goals,
         difference=float(differing),
-        tolerance=0.0,
-        unit="round of a replicate",
-        ordinary_seconds=ordinary,
-        our_seconds=ours,
-        at_least=at_least,
-        aim=aim,
         note=f"cost grows as T^{growth_exponent(lengths, spans):.2f}; difference counts other arms",
     )
+
+
+# --- Thompson sampling -------------------------------------------------------------------------
 
 
 def thompson(scale: Scale) -> list[Measurement]:
@@ -164,11 +222,9 @@ def thompson(scale: Scale) -> list[Measurement]:
     player = player_of(model, recipe, Arms(problem.choices), [scale.seed])
     assert isinstance(player, Replicates)
     seeds = [derive_seed(scale.seed, 0, "replicate")]
-    values = problem.values.unsqueeze(0)
-    played = play_arms(player, values, NOISE**0.5, rounds, seeds)
+    played = play_arms(player, problem.values.unsqueeze(0), NOISE**0.5, rounds, seeds)
     assert played.arms is not None
     X, Y = problem.choices[played.arms[0]], played.outcomes[0].unsqueeze(-1)
-    ordinary = ordinary_model(X, Y, smooth, NOISE)
     draws = scale.of(200, 5)
     copies = iter([copy.deepcopy(player) for _ in range(scale.repeats + 1)])
 
@@ -184,154 +240,15 @@ def thompson(scale: Scale) -> list[Measurement]:
             MaxPosteriorSampling(rebuilt, replacement=False)(problem.choices, num_samples=1)
 
     timing = compare(theirs, ours, scale.repeats, (3, draws))
-    posterior = ordinary.posterior(problem.choices)
+    exact = ordinary_model(X, Y, smooth, NOISE).posterior(problem.choices)
+    mean, covariance = player.posterior.mean[0, 0], _covariance_of_draws(player)
     difference = max(
-        float((player.posterior.mean[0, 0] - posterior.mean.squeeze(-1)).abs().max()),
-        float((_covariance_of_draws(player) - posterior.covariance_matrix).abs().max()),
+        float((mean - exact.mean.squeeze(-1)).abs().max()),
+        float((covariance - exact.covariance_matrix).abs().max()),
     )
-    return [
-        Measurement(
-            name=f"ts-exact-1k: {num_arms} arms",
-            ratio=timing.ratio,
-            difference=difference,
-            tolerance=1e-8,
-            unit="round",
-            ordinary_seconds=timing.ordinary_seconds,
-            our_seconds=timing.our_seconds,
-            at_least=150.0,
-            aim=400.0,
-            note="difference of the mean and covariance of draws",
-        )
-    ]
-
-
-def thompson_on_choices(scale: Scale) -> list[Measurement]:
-    """Batches of five points by Thompson sampling as a drop-in, on choices in six dimensions."""
-    measurements = []
-    for size in (500, 1500):
-        num_choices, dim = scale.of(size, 60), 6
-        stream = torch.Generator().manual_seed(scale.seed)
-        choices = torch.rand(num_choices, dim, dtype=torch.float64, generator=stream)
-        X = torch.rand(50, dim, dtype=torch.float64, generator=stream)
-        model = SingleTaskGP(X, (6.0 * X).sin().sum(-1, keepdim=True)).eval()
-
-        def ours(model: SingleTaskGP = model, choices: Tensor = choices) -> None:
-            draw = GPThompsonSampling(model, choices=choices, seed=scale.seed)
-            optimize_acqf_discrete(draw, q=5, choices=choices)
-
-        def theirs(model: SingleTaskGP = model, choices: Tensor = choices) -> None:
-            with torch.no_grad():
-                MaxPosteriorSampling(model, replacement=False)(choices, num_samples=5)
-
-        timing = compare(theirs, ours, scale.repeats, (1, 1))
-        measurements.append(
-            Measurement(
-                name=f"ts-drop-in: {num_choices} choices",
-                ratio=timing.ratio,
-                difference=0.0,
-                tolerance=0.0,
-                unit="batch of 5",
-                ordinary_seconds=timing.ordinary_seconds,
-                our_seconds=timing.our_seconds,
-                at_least=1.0,
-                aim=3.0,
-                note="other draws from one law, so there are no results to compare",
-            )
-        )
-    return measurements
-
-
-def arms_problem(num_arms: int, seed: int) -> ArmsProblem:
-    """Return the arms of the benchmarks: random points of the unit square, a smooth reward."""
-    stream = torch.Generator().manual_seed(seed)
-    choices = torch.rand(num_arms, 2, dtype=torch.float64, generator=stream)
-    values = torch.sin(6.0 * choices[:, 0]) + torch.cos(4.0 * choices[:, 1])
-    return ArmsProblem(choices, values, noise_std=NOISE**0.5)
-
-
-def _loop_against_rebuilding(
-    name: str,
-    problem: ArmsProblem,
-    first: int,
-    rounds: int,
-    scale: Scale,
-    at_least: float,
-    aim: float,
-    num_rebuilt: int = 12,
-) -> Measurement:
-    """Time asking and telling in rounds ``first`` to ``rounds``, and rebuilding in some of them."""
-    domain = Arms(problem.choices)
-    model = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
-    points = map(tuple, problem.choices.tolist())
-    rewards = dict(zip(points, problem.values.tolist(), strict=True))
-    spans = []
-    for _ in range(min(scale.repeats, 3)):
-        loop = Policy(model, RECIPE).loop(domain, seed=scale.seed)
-        values = iter(_noisy(problem, rounds, scale.seed))
-        for t in range(rounds):
-            if t == first:
-                start = time.process_time()
-            query = loop.ask()
-            # looked up, for the evaluation is no part of what is timed
-            loop.tell(query.id, rewards[tuple(query.x.tolist())] + next(values))
-        spans.append((time.process_time() - start) / (rounds - first))
-    X, Y = loop.history.arrived()
-    differing, total = 0, 0.0
-    checked = torch.linspace(first, rounds - 1, scale.of(num_rebuilt, 3)).long().tolist()
-    for t in checked:
-        start = time.process_time()
-        chosen = _ordinary_choice(problem, X[:t], Y[:t])
-        total += time.process_time() - start
-        differing += int(not torch.equal(chosen, X[t]))
-    ours, ordinary = sorted(spans)[len(spans) // 2], total / len(checked)
-    return Measurement(
-        name=f"{name}: {problem.num_arms} arms, rounds {first} to {rounds}",
-        ratio=ordinary / ours,
-        difference=float(differing),
-        tolerance=0.0,
-        unit="round",
-        ordinary_seconds=ordinary,
-        our_seconds=ours,
-        at_least=at_least,
-        aim=aim,
-        note=f"difference counts other arms; the loop keeps {kept_bytes(loop) / 1e6:.0f} MB",
-    )
-
-
-def _noisy(problem: ArmsProblem, rounds: int, seed: int) -> list[float]:
-    stream = torch.Generator().manual_seed(derive_seed(seed, 0, "noise"))
-    normal = torch.randn(rounds, dtype=torch.float64, generator=stream)
-    return (normal * (problem.noise_std or 0.0)).tolist()
-
-
-def _ordinary_choice(problem: ArmsProblem, X: Tensor, Y: Tensor) -> Tensor:
-    model = ordinary_model(X, Y, standard_kernel(), NOISE)
-    return _discrete_maximum(model, problem, len(X) + 1)
-
-
-def _ordinary_choice_on_counts(
-    problem: ArmsProblem, counts: Tensor, sums: Tensor, round_number: int
-) -> int:
-    played = counts > 0
-    noise = (NOISE / counts[played]).unsqueeze(-1)
-    model = SingleTaskGP(
-        problem.choices[played],
-        (sums / counts)[played].unsqueeze(-1),
-        train_Yvar=noise,
-        covar_module=double_kernel(standard_kernel()),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    ).eval()
-    chosen = _discrete_maximum(model, problem, round_number)
-    return int(problem.arm_indices(chosen.unsqueeze(0)))
-
-
-def _discrete_maximum(model: SingleTaskGP, problem: ArmsProblem, round_number: int) -> Tensor:
-    width = gp_ucb_finite_width(problem.num_arms, round_number, DELTA)
-    acquisition = UpperConfidenceBound(model, beta=width**2)
-    with torch.no_grad():
-        chosen, _ = optimize_acqf_discrete(acquisition, q=1, choices=problem.choices)
-    return chosen.squeeze(0)
+    note = "difference of the mean and covariance of draws"
+    name = f"ts-exact-1k: {num_arms} arms"
+    return [timing.line(name, 150, 400, difference=difference, tolerance=1e-8, note=note)]
 
 
 def _covariance_of_draws(player: Replicates) -> Tensor:
@@ -344,3 +261,89 @@ def _covariance_of_draws(player: Replicates) -> Tensor:
     function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
     root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), rows)[0]
     return root.T @ root
+
+
+def thompson_on_choices(scale: Scale) -> list[Measurement]:
+    """Batches of five points by Thompson sampling as a drop-in, on choices in six dimensions."""
+    return [_thompson_on_choices(scale, scale.of(size, 60)) for size in (500, 1500)]
+
+
+def _thompson_on_choices(scale: Scale, num_choices: int) -> Measurement:
+    stream = torch.Generator().manual_seed(scale.seed)
+    choices = torch.rand(num_choices, 6, dtype=torch.float64, generator=stream)
+    X = torch.rand(50, 6, dtype=torch.float64, generator=stream)
+    model = SingleTaskGP(X, (6.0 * X).sin().sum(-1, keepdim=True)).eval()
+
+    def ours() -> None:
+        draw = GPThompsonSampling(model, choices=choices, seed=scale.seed)
+        optimize_acqf_discrete(draw, q=5, choices=choices)
+
+    def theirs() -> None:
+        with torch.no_grad():
+            MaxPosteriorSampling(model, replacement=False)(choices, num_samples=5)
+
+    timing = compare(theirs, ours, scale.repeats)
+    note = "other draws from one law, so there are no results to compare"
+    return timing.line(f"ts-drop-in: {num_choices} choices", 1, 3, note=note)
+
+
+# --- lists of priors ---------------------------------------------------------------------------
+
+LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.1, 1.0, 10.0)
+
+
+def priors_on_arms(scale: Scale) -> list[Measurement]:
+    """1000 arms, 200 observations: 36 priors (12 factors) against one, and against one fit.
+
+    All outcomes are of different arms: how many they are decides the cost.
+    """
+    num_rows, num_arms = scale.of(200, 20), scale.of(1000, 100)
+    problem = arms_problem(num_arms, scale.seed)
+    arms = Arms(problem.choices)
+    stream = torch.Generator().manual_seed(scale.seed)
+    played = torch.randperm(num_arms, generator=stream)[:num_rows]
+    noise = torch.randn(num_rows, dtype=torch.float64, generator=stream) * NOISE**0.5
+    X, Y = problem.choices[played], problem.values[played] + noise
+    recipe = BanditGP.with_candidates(candidate_grid(LENGTHSCALES, RATIOS, SCALES))
+    (single,) = candidate_grid([0.2], [NOISE])
+    bound = CandidatesUpperConfidenceBound.with_options(delta=DELTA)
+    rewards, rounds = _rewards_of(problem), scale.of(20, 5)
+
+    def begun(model: Any, acquisition: Any) -> Callable[[], None]:
+        """A first round takes in what was attached."""
+        loop = BanditLoop(arms, model, acquisition, seed=scale.seed)
+        for x, y in zip(X, Y.tolist(), strict=True):
+            loop.attach(x, y)
+        _play(loop, rewards, [0.0])
+        return partial(_play, loop, rewards, [0.0] * rounds)
+
+    passes = [
+        (timed(begun(single, RECIPE))[0], timed(begun(recipe, bound))[0])
+        for _ in range(scale.repeats)
+    ]
+    alone, ours = (median(each) / rounds for each in zip(*passes, strict=True))
+    # the loop is that of the list; what its engine counted against a dense model
+    player = player_of(recipe, bound, arms, scale.seed)
+    assert player is not None
+    player.condition(Rows(arms.index_of(X), Y.unsqueeze(-1), torch.ones_like(Y)))
+    exact = recipe(X, Y.unsqueeze(-1)).evidence.log_evidence_against
+    found = player.evidence.log_evidence_against
+    bounds = [[0.0, 0.0], [1.0, 1.0]]
+    fits = [timed(lambda: FittedSingleTaskGP(bounds)(X, Y.unsqueeze(-1)))[0] for _ in range(3)]
+    difference = float((found - exact).abs().max())
+    one = Measurement("", alone, ours, (1 / 6, 1 / 3), difference, 1e-8)
+    name = f"candidates-1k: {recipe.num_candidates} priors, {num_arms} arms, {num_rows} rows"
+    return [
+        replace(
+            one,
+            name=f"{name}, against one prior",
+            note="difference of the log evidence from that of a dense model",
+        ),
+        replace(
+            one,
+            name=f"{name}, against one fit",
+            ordinary=median(fits),
+            goals=(1, 5),
+            note="a refit by marginal likelihood, without the choice",
+        ),
+    ]

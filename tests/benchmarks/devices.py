@@ -8,172 +8,132 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
+from functools import partial
 from typing import Any
 
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.models.model import Model
-from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from benchmarks.arms import RECIPE, arms_problem
-from benchmarks.boxes import NOISE, WIDTH
+from benchmarks.arms import POLICY, arms_problem
+from benchmarks.boxes import their_bound
 from benchmarks.measure import (
+    NOISE,
+    NUM_RESTARTS,
+    WIDTH,
     Measurement,
     Scale,
+    Timing,
+    compare,
+    maximize,
+    moments,
     ordinary_model,
     smooth_data,
     standard_kernel,
 )
 from botorch_bandits.acquisition import GPUpperConfidenceBound, gen_candidates_batched
 from botorch_bandits.models import BanditGP
-from botorch_bandits.random_streams import seeded_globally
-from botorch_bandits.simulation import Policy, simulate
+from botorch_bandits.simulation import simulate
+
+SIZES = (200, 1000, 3000)
 
 
-def against_cpu(scale: Scale, device: str = "cuda") -> list[Measurement]:
-    """Time the same program on both devices, by the clock on the wall.
+def on_device(scale: Scale, device: str = "cuda") -> dict[tuple[str, str], list[Measurement]]:
+    """Time the same program on both devices, and BoTorch's way and ours on one of them.
 
     Args:
         scale: How much.
         device: The other device.
 
-    Raises:
-        ValueError: If torch cannot use it.
-    """
-    _check(device)
-    lines = [_replicates(scale, device, num_arms) for num_arms in (100, 1000)]
-    return lines + [_maximization(scale, device, rows) for rows in (1000, 3000)]
-
-
-def against_botorch(scale: Scale, device: str = "cuda") -> list[Measurement]:
-    """Time BoTorch's way and ours on one device, by the clock on the wall.
-
-    Args:
-        scale: How much.
-        device: Where both compute.
+    Returns:
+        The lines by what is compared.
 
     Raises:
-        ValueError: If torch cannot use it.
+        ValueError: If torch cannot use the device.
     """
-    _check(device)
-    sizes = (200, 1000, 3000)
-    return [
-        *(_drop_in(scale, device, rows, batched) for batched in (False, True) for rows in sizes),
-        *(_append(scale, device, rows) for rows in sizes),
-    ]
-
-
-def _check(device: str) -> None:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device is {device}, but torch sees no CUDA device.")
+    searches = {"BoTorch's search": {}, "our search": {"gen_candidates": gen_candidates_batched}}
+    return {
+        ("CPU", device): [
+            *(_replicates(scale, device, num_arms) for num_arms in (100, 1000)),
+            *(_maximization(scale, device, rows) for rows in SIZES[1:]),
+        ],
+        ("BoTorch", "here"): [
+            *(_drop_in(scale, device, n, *each) for each in searches.items() for n in SIZES),
+            *(_append(scale, device, rows) for rows in SIZES),
+        ],
+    }
+
+
+def _clock() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _compare(ordinary: Callable[[], Any], ours: Callable[[], Any], scale: Scale) -> Timing[Any]:
+    """The first pass of each, in which kernels are loaded, does not count."""
+    return compare(ordinary, ours, max(scale.few_repeats, 2), clock=_clock)
 
 
 def _replicates(scale: Scale, device: str, full_arms: int) -> Measurement:
     num_arms, num_rounds, count = scale.of(full_arms, 50), scale.of(300, 20), scale.of(64, 4)
-    problem = arms_problem(num_arms, scale.seed)
-    policy = Policy(BanditGP.with_kernel(standard_kernel(), noise=NOISE), RECIPE)
-
-    def play(where: str) -> Any:
-        return simulate(
-            problem,
-            policy,
-            num_rounds,
-            count,
-            seed=scale.seed,
-            device=where,
-            with_bounds=False,
-            progress=False,
-        )
-
-    (cpu, host), (gpu, other) = (_clock(lambda w=w: play(w), scale) for w in ("cpu", device))  # type: ignore[misc]
+    options: dict[str, Any] = {"seed": scale.seed, "with_bounds": False, "progress": False}
+    play = partial(simulate, arms_problem(num_arms, scale.seed), POLICY, num_rounds, count)
+    ways = [partial(play, device=where, **options) for where in ("cpu", device)]
+    timing = _compare(ways[0], ways[1], scale)
     units = num_rounds * count
-    return Measurement(
-        name=f"replicates on arms: {count} x {num_arms} arms, {num_rounds} rounds",
-        ratio=cpu / gpu,
-        difference=float((host.arms != other.arms).sum()),
-        tolerance=0.0,
-        unit="replicate and round",
-        ordinary_seconds=cpu / units,
-        our_seconds=gpu / units,
-        note=f"{units / gpu:.0f} replicates x rounds a second on {device}, {units / cpu:.0f} on "
-        "the CPU; difference counts other arms",
+    differing = (timing.ordinary_result.arms != timing.our_result.arms).sum()
+    return timing.line(
+        f"replicates on arms: {count} x {num_arms} arms, {num_rounds} rounds",
+        difference=float(differing),
+        note=f"{units / timing.ours:.0f} replicates x rounds a second on {device}, "
+        f"{units / timing.ordinary:.0f} on the CPU; difference counts other arms",
     )
+
+
+def _our_bound(X: Tensor, Y: Tensor) -> GPUpperConfidenceBound:
+    model = BanditGP(X, Y, kernel=standard_kernel(0.4), noise=NOISE)
+    return GPUpperConfidenceBound(model, width=WIDTH)
+
+
+def _box_of(X: Tensor) -> Tensor:
+    return torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
 
 
 def _maximization(scale: Scale, device: str, full_rows: int) -> Measurement:
-    rows, dim, restarts = scale.of(full_rows, 60), 6, scale.of(256, 16)
-    X, Y = smooth_data(rows, dim, scale.seed)
-    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+    rows, restarts = scale.of(full_rows, 60), scale.of(256, 16)
+    data = smooth_data(rows, 6, scale.seed)
 
-    def maximize(where: str) -> float:
-        model = models[where]
-        with seeded_globally(scale.seed):
-            _, value = optimize_acqf(
-                GPUpperConfidenceBound(model, width=WIDTH),
-                bounds.to(where),
-                q=1,
-                num_restarts=restarts,
-                raw_samples=4 * restarts,
-                gen_candidates=gen_candidates_batched,
-                options={"batch_limit": restarts, "init_batch_limit": 4 * restarts},
-            )
-        return float(value)
+    def search(where: str) -> Callable[[], float]:
+        X, Y = (each.to(where) for each in data)
+        sizes = (scale.seed, restarts, 4 * restarts)
+        bound, box = _our_bound(X, Y), _box_of(X)
+        own = gen_candidates_batched
+        return lambda: float(maximize(bound, box, *sizes, gen_candidates=own)[1])
 
-    models = {
-        where: BanditGP(X.to(where), Y.to(where), kernel=standard_kernel(0.4), noise=NOISE)
-        for where in ("cpu", device)
-    }
-    (cpu, host), (gpu, other) = (_clock(lambda w=w: maximize(w), scale) for w in ("cpu", device))  # type: ignore[misc]
-    return Measurement(
-        name=f"optimize_acqf: n = {rows}, d = {dim}, {restarts} restarts",
-        ratio=cpu / gpu,
-        difference=abs(host - other),
-        tolerance=1e-6,
-        unit="maximization",
-        ordinary_seconds=cpu,
-        our_seconds=gpu,
-        note="difference of the optima",
+    timing = _compare(search("cpu"), search(device), scale)
+    name = f"optimize_acqf: n = {rows}, d = 6, {restarts} restarts"
+    note = "difference of the optima"
+    return timing.line(name, difference=timing.difference, tolerance=1e-6, note=note)
+
+
+def _drop_in(
+    scale: Scale, device: str, full_rows: int, search: str, own: dict[str, Any]
+) -> Measurement:
+    rows = scale.of(full_rows, 60)
+    X, Y = (each.to(device) for each in smooth_data(rows, 6, scale.seed))
+    theirs = their_bound(ordinary_model(X, Y, standard_kernel(0.4).to(device), NOISE))
+    ours, box = _our_bound(X, Y), _box_of(X)
+    timing = _compare(
+        lambda: float(maximize(theirs, box, scale.seed, NUM_RESTARTS)[1]),
+        lambda: float(maximize(ours, box, scale.seed, NUM_RESTARTS, **own)[1]),
+        scale,
     )
-
-
-def _drop_in(scale: Scale, device: str, full_rows: int, batched: bool) -> Measurement:
-    rows, dim, restarts = scale.of(full_rows, 60), 6, 10
-    X, Y = (each.to(device) for each in smooth_data(rows, dim, scale.seed))
-    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=X.dtype, device=device)
-    ordinary = ordinary_model(X, Y, standard_kernel(0.4).to(device), NOISE)
-    ours = BanditGP(X, Y, kernel=standard_kernel(0.4), noise=NOISE)
-    own: dict[str, Any] = {"gen_candidates": gen_candidates_batched} if batched else {}
-
-    def maximize(acquisition: Any, **extra: Any) -> float:
-        with seeded_globally(scale.seed):
-            _, value = optimize_acqf(
-                acquisition,
-                bounds,
-                q=1,
-                num_restarts=restarts,
-                raw_samples=256,
-                options={"batch_limit": restarts, "init_batch_limit": 256},
-                **extra,
-            )
-        return float(value)
-
-    theirs, reference = _clock(
-        lambda: maximize(UpperConfidenceBound(ordinary, beta=WIDTH**2)), scale
-    )
-    seconds, found = _clock(
-        lambda: maximize(GPUpperConfidenceBound(ours, width=WIDTH), **own), scale
-    )
-    search = "our search" if batched else "BoTorch's search"
-    return Measurement(
-        name=f"optimize_acqf, {search}: n = {rows}, d = {dim}",
-        ratio=theirs / seconds,
-        difference=reference - found,
+    return timing.line(
+        f"optimize_acqf, {search}: n = {rows}, d = 6",
+        difference=timing.ordinary_result - timing.our_result,
         tolerance=1e-3,
-        unit="maximization",
-        ordinary_seconds=theirs,
-        our_seconds=seconds,
         note="difference: how much worse our optimum was",
     )
 
@@ -184,40 +144,11 @@ def _append(scale: Scale, device: str, full_rows: int) -> Measurement:
     points = smooth_data(256, 2, scale.seed + 1)[0].unsqueeze(-2).to(device)
     kernel = standard_kernel().to(device)
     grown = BanditGP(X[:-1], Y[:-1], kernel=kernel, noise=NOISE)
-    _moments(grown, points)
-    theirs, reference = _clock(lambda: _moments(ordinary_model(X, Y, kernel, NOISE), points), scale)
-    seconds, found = _clock(
-        lambda: _moments(grown.condition_on_observations(X[-1:], Y[-1:]), points), scale
+    moments(grown, points)
+    timing = _compare(
+        lambda: moments(ordinary_model(X, Y, kernel, NOISE), points),
+        lambda: moments(grown.condition_on_observations(X[-1:], Y[-1:]), points),
+        scale,
     )
-    return Measurement(
-        name=f"append a row and predict 256 points: n = {rows}",
-        ratio=theirs / seconds,
-        difference=float((reference - found).abs().max()),
-        tolerance=1e-8,
-        unit="step",
-        ordinary_seconds=theirs,
-        our_seconds=seconds,
-    )
-
-
-def _moments(model: Model, points: Tensor) -> Tensor:
-    with torch.no_grad():
-        posterior = model.posterior(points)
-        return torch.stack([posterior.mean.reshape(-1), posterior.variance.reshape(-1)])
-
-
-def _clock(way: Callable[[], Any], scale: Scale) -> tuple[float, Any]:
-    way()  # kernels are loaded and memory is reserved once
-    times = []
-    for _ in range(min(scale.repeats, 3)):
-        _synchronize()
-        start = time.perf_counter()
-        result = way()
-        _synchronize()
-        times.append(time.perf_counter() - start)
-    return median(times), result
-
-
-def _synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    name = f"append a row and predict 256 points: n = {rows}"
+    return timing.line(name, difference=timing.difference, tolerance=1e-8)

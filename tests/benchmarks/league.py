@@ -8,7 +8,6 @@ that an interrupted league goes on where it stopped.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import multiprocessing
 import os
@@ -22,13 +21,13 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any
 
 from benchmarks.league_methods import Method, method_of
 from benchmarks.league_players import Outcome, Player
 from benchmarks.league_problems import MAX_DELAY, NUM_ROUNDS, PROBLEMS, Situation
 from benchmarks.league_situations import SITUATIONS
-from botorch_bandits.cli import write_atomically
+from benchmarks.tables import write_csv
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
@@ -44,9 +43,21 @@ STEP = 6
 DIGITS = 5
 """Significant digits in the file."""
 
+Row = dict[str, str]
+"""One run in a file: its cells by name.
 
-def _digits(number: float) -> str:
-    return f"{number:.{DIGITS}g}"
+``problem``, ``method``, ``seed`` (of the world, the first points, the noise, the delays and the
+method), ``version`` (the package that played) and ``seconds`` (of the processor, a round, for
+asking and telling) are in both files. The others are what :func:`of_still` and
+:func:`of_situation` return.
+"""
+
+Trace = tuple[tuple[int, float], ...]
+"""Where simple regret changed: pairs of round and regret, not below 0 cut off."""
+
+
+def _digits(*numbers: float) -> str:
+    return " ".join(f"{number:.{DIGITS}g}" for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -57,114 +68,54 @@ class Run:
         regrets: Of each round, without noise.
         told: Rewards that arrived, with noise, by round from 1.
         constraints: Without noise, of each round; empty without a budget.
-        seconds: Processor seconds a round, for asking and telling.
+        comes_late: Whether outcomes do.
     """
 
     regrets: list[float]
     told: dict[int, float]
     constraints: list[float]
-    seconds: float
+    comes_late: bool = False
 
 
-Common = tuple[str, str, int, str, float]
-"""Problem, method, seed, version and seconds of a run."""
+def of_still(run: Run) -> Row:
+    """Return simple regret at :data:`CHECKPOINTS`, its trace, and cumulative regret.
 
-
-@dataclass(frozen=True)
-class AnyRow:
-    """One run in a file.
-
-    Attributes:
-        problem: Its name.
-        method: Its name.
-        seed: Of the world, the first points, the noise, the delays and the method.
-        version: The package that played and its version.
-        seconds: Processor seconds a round, for asking and telling.
+    Args:
+        run: On a problem that stays.
     """
-
-    table: ClassVar[Path]
-    columns: ClassVar[tuple[str, ...]]
-
-    problem: str
-    method: str
-    seed: int
-    version: str
-    seconds: float
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What tells runs apart."""
-        return self.problem, self.method, self.seed
-
-    def to_cells(self) -> dict[str, str]:
-        """Return the cells of the file by name."""
-        return {
-            **{name: str(getattr(self, name)) for name in ("problem", "method", "seed", "version")},
-            "seconds": f"{self.seconds:.3g}",
-        }
-
-    @classmethod
-    def from_cells(cls, cells: dict[str, str], *more: Any) -> Self:
-        """Return the row of cells by name."""
-        names = cells["problem"], cells["method"], int(cells["seed"]), cells["version"]
-        return cls(*names, float(cells["seconds"]), *more)
+    trace = simple_regret_trace(run.regrets, [run.told[t + 1] for t in range(len(run.regrets))])
+    return {
+        **{f"simple_{n}": _digits(simple_regret(trace, n)) for n in CHECKPOINTS},
+        f"cumulative_{NUM_ROUNDS}": _digits(math.fsum(run.regrets)),
+        "trace": " ".join(f"{start}:{_digits(regret)}" for start, regret in trace),
+    }
 
 
-@dataclass(frozen=True)
-class Row(AnyRow):
-    """A run on a problem that stays.
+def of_situation(run: Run) -> Row:
+    """Return what is measured where problems do not stay.
 
-    Attributes:
-        cumulative: Cumulative regret of all rounds.
-        trace: Where simple regret changed: pairs of round and regret, not below 0 cut off.
+    ``simple`` is the regret of the point whose outcome was the largest of those that arrived, where
+    outcomes come late. ``signed`` and ``rectified`` are averages over all rounds of the constraint
+    value without noise and of its positive part. ``curve`` is cumulative regret after every
+    :data:`STEP` rounds, ``violations`` the signed average then.
+
+    Args:
+        run: In a situation.
     """
-
-    table = RESULTS / "league.csv"
-    columns = (
-        *("problem", "method", "seed", "version"),
-        *(f"simple_{n}" for n in CHECKPOINTS),
-        f"cumulative_{NUM_ROUNDS}",
-        "seconds",
-        "trace",
-    )
-
-    cumulative: float
-    trace: tuple[tuple[int, float], ...]
-
-    def simple(self, round_number: int) -> float:
-        """Return simple regret after some rounds, from 1.
-
-        That is the optimum less the value, without noise, of the point whose observed value is
-        the largest so far.
-        """
-        return next(regret for start, regret in reversed(self.trace) if start <= round_number)
-
-    def to_cells(self) -> dict[str, str]:
-        """Return the cells of the file by name."""
-        return {
-            **super().to_cells(),
-            **{f"simple_{n}": _digits(self.simple(n)) for n in CHECKPOINTS},
-            f"cumulative_{NUM_ROUNDS}": _digits(self.cumulative),
-            "trace": " ".join(f"{start}:{_digits(regret)}" for start, regret in self.trace),
-        }
-
-    @classmethod
-    def from_cells(cls, cells: dict[str, str], *more: Any) -> Self:
-        """Return the row of cells by name."""
-        pairs = [pair.split(":") for pair in cells["trace"].split()]
-        trace = tuple((int(start), float(regret)) for start, regret in pairs)
-        return super().from_cells(cells, float(cells[f"cumulative_{NUM_ROUNDS}"]), trace)
-
-    @classmethod
-    def of_run(cls, common: Common, run: Run) -> Self:
-        """Return the row of a run."""
-        told = [run.told[t] for t in range(1, len(run.regrets) + 1)]
-        return cls(*common, math.fsum(run.regrets), simple_regret_trace(run.regrets, told))
+    best, spending = max(run.told, key=run.told.__getitem__), run.constraints
+    sums, spent = list(accumulate(run.regrets)), list(accumulate(spending))
+    averages = [spent[t - 1] / t for t in range(STEP, len(spent) + 1, STEP)]
+    return {
+        "cumulative": _digits(sums[STEP - 1 :: STEP][-1]),
+        "simple": _digits(run.regrets[best - 1]) if run.comes_late else "",
+        "signed": _digits(fmean(spending)) if spending else "",
+        "rectified": _digits(fmean(max(0.0, g) for g in spending)) if spending else "",
+        "curve": _digits(*sums[STEP - 1 :: STEP]),
+        "violations": _digits(*averages),
+    }
 
 
-def simple_regret_trace(
-    regrets: Sequence[float], told: Sequence[float]
-) -> tuple[tuple[int, float], ...]:
+def simple_regret_trace(regrets: Sequence[float], told: Sequence[float]) -> Trace:
     """Return where the regret of the point with the largest observed value changes.
 
     Args:
@@ -180,113 +131,76 @@ def simple_regret_trace(
     return tuple(trace)
 
 
-@dataclass(frozen=True)
-class SituationRow(AnyRow):
-    """A run in a situation.
+def simple_regret(trace: Trace, round_number: int) -> float:
+    """Return simple regret after some rounds, from 1.
 
-    Attributes:
-        simple: The regret of the point whose outcome was the largest of those that arrived; only
-            where outcomes come late.
-        signed: The constraint value without noise, averaged over all rounds; None without budget.
-        rectified: Likewise of its positive part.
-        curve: Cumulative regret after every :data:`STEP` rounds.
-        violations: The signed average after every :data:`STEP` rounds; empty without a budget.
+    That is the optimum less the value, without noise, of the point whose observed value is the
+    largest so far.
     """
-
-    table = RESULTS / "league-situations.csv"
-    columns = (
-        *("problem", "method", "seed", "version"),
-        *("cumulative", "simple", "signed", "rectified", "seconds", "curve", "violations"),
-    )
-
-    simple: float | None
-    signed: float | None
-    rectified: float | None
-    curve: tuple[float, ...]
-    violations: tuple[float, ...]
-
-    @property
-    def cumulative(self) -> float:
-        """Cumulative regret of all rounds."""
-        return self.curve[-1]
-
-    def to_cells(self) -> dict[str, str]:
-        """Return the cells of the file by name."""
-        numbers = {n: getattr(self, n) for n in ("cumulative", "simple", "signed", "rectified")}
-        return {
-            **super().to_cells(),
-            **{name: "" if n is None else _digits(n) for name, n in numbers.items()},
-            "curve": " ".join(map(_digits, self.curve)),
-            "violations": " ".join(map(_digits, self.violations)),
-        }
-
-    @classmethod
-    def from_cells(cls, cells: dict[str, str], *more: Any) -> Self:
-        """Return the row of cells by name."""
-        numbers = [
-            float(cells[name]) if cells[name] else None
-            for name in ("simple", "signed", "rectified")
-        ]
-        curves = [tuple(map(float, cells[name].split())) for name in ("curve", "violations")]
-        return super().from_cells(cells, *numbers, *curves)
-
-    @classmethod
-    def of_run(cls, common: Common, run: Run) -> Self:
-        """Return the row of a run."""
-        best, spending = max(run.told, key=run.told.__getitem__), run.constraints
-        sums, spent = list(accumulate(run.regrets)), list(accumulate(spending))
-        return cls(
-            *common,
-            run.regrets[best - 1] if ALL[common[0]].kind == "delays" else None,
-            fmean(spending) if spending else None,
-            fmean(max(0.0, g) for g in spending) if spending else None,
-            tuple(sums[STEP - 1 :: STEP]),
-            tuple(spent[t - 1] / t for t in range(STEP, len(spent) + 1, STEP)),
-        )
+    return next(regret for start, regret in reversed(trace) if start <= round_number)
 
 
-RowType = TypeVar("RowType", bound=AnyRow)
+def trace_of(row: Row) -> Trace:
+    """Return the trace of a run on a problem that stays."""
+    pairs = (pair.split(":") for pair in row["trace"].split())
+    return tuple((int(start), float(regret)) for start, regret in pairs)
 
 
-class Rows(Generic[RowType]):
+COMMON = ("problem", "method", "seed", "version")
+STILL = (
+    RESULTS / "league.csv",
+    (
+        *COMMON,
+        *(f"simple_{n}" for n in CHECKPOINTS),
+        *(f"cumulative_{NUM_ROUNDS}", "seconds", "trace"),
+    ),
+)
+IN_SITUATIONS = (
+    RESULTS / "league-situations.csv",
+    (*COMMON, "cumulative", "simple", "signed", "rectified", "seconds", "curve", "violations"),
+)
+"""The files of the documentation, and their columns."""
+
+
+class Rows:
     """The runs that are done, in a file that always holds all of them.
 
     Args:
-        row_class: What runs are in the file.
+        table: :data:`STILL` or :data:`IN_SITUATIONS`.
         path: Of the CSV file, which need not be there; that of the documentation if omitted.
     """
 
-    def __init__(self, row_class: type[RowType], path: Path | None = None) -> None:
+    def __init__(
+        self, table: tuple[Path, tuple[str, ...]] = STILL, path: Path | None = None
+    ) -> None:
         """Read the file."""
-        self._row_class, self._path = row_class, path or row_class.table
-        self._rows: dict[tuple[str, str, int], RowType] = {}
+        self._path, self._columns = path or table[0], table[1]
+        self._rows: dict[tuple[str, str, int], Row] = {}
         if self._path.exists():
             with self._path.open(encoding="utf-8", newline="") as file:
-                for cells in csv.DictReader(file):
-                    row = row_class.from_cells(cells)
-                    self._rows[row.key] = row
+                self._rows = {_key(row): row for row in csv.DictReader(file)}
 
     def __contains__(self, key: tuple[str, str, int]) -> bool:
-        """Whether a run is done."""
+        """Whether a run is done: its problem, method and seed."""
         return key in self._rows
 
-    def add(self, row: RowType) -> None:
+    def add(self, row: Row) -> None:
         """Add a run and replace the file at once."""
-        self._rows[row.key] = row
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self._row_class.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row.to_cells() for row in self)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path, text.getvalue())
+        self._rows[_key(row)] = row
+        write_csv(self._path, self._columns, self)
 
-    def __iter__(self) -> Iterator[RowType]:
+    def __iter__(self) -> Iterator[Row]:
         """Yield the runs by problem, method and seed."""
-        return iter(sorted(self._rows.values(), key=lambda row: row.key))
+        return iter(sorted(self._rows.values(), key=_key))
 
-    def of(self, problem: str, method: str) -> dict[int, RowType]:
+    def of(self, problem: str, method: str) -> dict[int, Row]:
         """Return the runs of a method on a problem by seed."""
-        return {row.seed: row for row in self if (row.problem, row.method) == (problem, method)}
+        keys = (key for key in self._rows if key[:2] == (problem, method))
+        return {key[2]: self._rows[key] for key in keys}
+
+
+def _key(row: Row) -> tuple[str, str, int]:
+    return row["problem"], row["method"], int(row["seed"])
 
 
 def play(
@@ -295,7 +209,7 @@ def play(
     seed: int,
     data: Path | None = None,
     num_rounds: int | None = None,
-) -> Row | SituationRow:
+) -> Row:
     """Play a method on a problem.
 
     An outcome with the delay ``d`` of round ``s`` is told before the query of round ``t`` if
@@ -352,10 +266,15 @@ def play(
             arrived[s] = outcome.reward  # of the last round, which nobody has to be told
     finally:
         player.close()
-    row_class = Row if situation.kind == "still" else SituationRow
-    run = Run(regrets, arrived, constraints, fmean(spent))
-    common = situation.name, method.name, seed, method.version, run.seconds
-    return row_class.of_run(common, run)
+    run = Run(regrets, arrived, constraints, situation.kind == "delays")
+    return {
+        "problem": situation.name,
+        "method": method.name,
+        "seed": str(seed),
+        "version": method.version,
+        "seconds": f"{fmean(spent):.3g}",
+        **(of_still(run) if situation.kind == "still" else of_situation(run)),
+    }
 
 
 def _clock(player: Player) -> float:
@@ -415,7 +334,7 @@ class Failed:
 
 
 def play_all(
-    rows: Rows[Any],
+    rows: Rows,
     problems: Sequence[str],
     methods: Sequence[str],
     seeds: Sequence[int],
@@ -493,9 +412,9 @@ def quartiles_of(problem: Situation, rows: dict[int, Row]) -> list[tuple[float, 
         problem: What was played; regret is at least what it distinguishes.
         rows: The runs of a method by seed, at least two.
     """
-    found = []
+    found, traces = [], [trace_of(row) for row in rows.values()]
     for number in range(1, NUM_ROUNDS + 1):
-        regrets = [max(row.simple(number), problem.smallest_regret) for row in rows.values()]
+        regrets = [max(simple_regret(trace, number), problem.smallest_regret) for trace in traces]
         low, middle, high = quantiles(regrets, n=4, method="inclusive")
         found.append((low, middle, high))
     return found

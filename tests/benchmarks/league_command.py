@@ -10,9 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from benchmarks.league import Row, Rows, SituationRow, play_all
+from benchmarks.league import IN_SITUATIONS, STILL, Rows, play_all
 from benchmarks.league_methods import AX, METHODS, method_of
 from benchmarks.league_problems import NUM_ROUNDS, PROBLEMS
 from benchmarks.league_situations import SITUATIONS
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         method_of(name)
     seeds = range(check_integer("--seeds", options.seeds, minimum=1))
     jobs = check_integer("--jobs", options.jobs, minimum=1)
-    rows: Rows[Any] = Rows(Row if is_still else SituationRow, options.out)
+    rows = Rows(STILL if is_still else IN_SITUATIONS, options.out)
     failed = []
     total = 0 if options.table else len(problems) * len(methods) * len(seeds)
     with progress_bar(total, "league", not options.quiet) as advance:
@@ -85,12 +84,9 @@ def run(options: argparse.Namespace) -> int:
                 known[name].world(0, options.data)  # whether its data are there
             given = problems, methods, seeds, options.data, jobs
             failed = play_all(rows, *given, lambda run: advance(last=run))
-    found = [
-        (row.problem, row.method, row.simple(NUM_ROUNDS) if is_still else row.cumulative)
-        for row in rows
-    ]
-    for problem, method in dict.fromkeys(each[:2] for each in found):
-        values = [value for *names, value in found if names == [problem, method]]
+    measure = f"simple_{NUM_ROUNDS}" if is_still else "cumulative"
+    for problem, method in dict.fromkeys((row["problem"], row["method"]) for row in rows):
+        values = [float(row[measure]) for row in rows.of(problem, method).values()]
         print(f"{problem:<20} {method:<20} {len(values):>3} seeds  median {median(values):.4g}")
     for each in failed:
         print(f"failed: {each.run}: {each.error}", file=sys.stderr)

@@ -133,7 +133,7 @@ def of_loop(make: Callable[[Situation, int], BanditLoop]) -> Maker:
     Args:
         make: Makes the loop from the problem and the seed.
     """
-    return lambda situation, seed: LoopPlayer(make(situation, seed))
+    return partial(LoopPlayer, make=make)
 
 
 class MissingMethodError(ImportError):

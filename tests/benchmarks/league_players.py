@@ -58,28 +58,44 @@ class Outcome:
 class Player(ABC):
     """One run of a method. Rounds are known by their numbers.
 
+    Args:
+        situation: What is played.
+        seed: Of what the method draws.
+
     Attributes:
+        inputs: The context and the point of each round, without those that were given up.
+        outcomes: What is known of them.
         seconds_elsewhere: Processor time that a process of its own has taken for it.
     """
 
-    seconds_elsewhere: float = 0.0
+    def __init__(self, situation: Situation, seed: int) -> None:
+        """See the class."""
+        self.situation, self.seed = situation, seed
+        self.inputs: dict[int, Coordinates] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.seconds_elsewhere = 0.0
 
-    @abstractmethod
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def attach(self, t: int, x: Coordinates, context: Coordinates, outcome: Outcome) -> None:
         """Learn one of the first rounds, which nobody asked for."""
+        self.inputs[t], self.outcomes[t] = (*context, *x), outcome
 
-    @abstractmethod
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+    def ask(self, t: int, context: Coordinates) -> Coordinates:
         """Return the point of a round."""
+        x = self.suggestion(t, context)
+        self.inputs[t] = (*context, *x)
+        return x
 
     @abstractmethod
-    def tell(self, round_number: int, outcome: Outcome) -> None:
-        """Learn the outcome of an earlier round."""
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
+        """Choose the point of a round."""
 
-    def give_up(self, round_number: int) -> None:  # noqa: B027 - many never hear of it
+    def tell(self, t: int, outcome: Outcome) -> None:
+        """Learn the outcome of an earlier round."""
+        self.outcomes[t] = outcome
+
+    def give_up(self, t: int) -> None:
         """Learn that the outcome of a round will not come."""
+        del self.inputs[t]
 
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what the run held."""
@@ -89,34 +105,41 @@ class LoopPlayer(Player):
     """A loop of this package.
 
     Args:
-        loop: Newly made.
+        situation: What is played.
+        seed: Of the loop.
+        make: Makes the loop from both.
     """
 
-    def __init__(self, loop: BanditLoop) -> None:
+    def __init__(
+        self, situation: Situation, seed: int, make: Callable[[Situation, int], BanditLoop]
+    ) -> None:
         """See the class."""
-        self._loop = loop
+        super().__init__(situation, seed)
+        self._loop = make(situation, seed)
         self._ids: dict[int, int] = {}
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def attach(self, t: int, x: Coordinates, context: Coordinates, outcome: Outcome) -> None:
         """See the base class."""
-        more: dict[str, Any] = {"context": list(context)} if context else {}
-        self._loop.attach(list(x), outcome.reward, **more, **_constraints(outcome))
+        given, known = _loop_context(context), _constraints(outcome)
+        self._loop.attach(list(x), outcome.reward, context=given, **known)
 
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        query = self._loop.ask(context=list(context)) if context else self._loop.ask()
-        self._ids[round_number] = query.id
+        query = self._loop.ask(context=_loop_context(context))
+        self._ids[t] = query.id
         return tuple(query.x.tolist())
 
-    def tell(self, round_number: int, outcome: Outcome) -> None:
+    def tell(self, t: int, outcome: Outcome) -> None:
         """See the base class."""
-        self._loop.tell(self._ids[round_number], outcome.reward, **_constraints(outcome))
+        self._loop.tell(self._ids[t], outcome.reward, **_constraints(outcome))
 
-    def give_up(self, round_number: int) -> None:
+    def give_up(self, t: int) -> None:
         """See the base class."""
-        self._loop.tell_failed(self._ids[round_number], "it did not come")
+        self._loop.tell_failed(self._ids[t], "it did not come")
+
+
+def _loop_context(context: Coordinates) -> list[float] | None:
+    return list(context) if context else None
 
 
 def _constraints(outcome: Outcome) -> dict[str, Any]:
@@ -127,72 +150,64 @@ class BoTorchPlayer(Player):
     """The ordinary way with BoTorch: a model fitted in each round, and ``optimize_acqf``.
 
     Args:
-        problem: What is played; it stays, and its outcomes come at once.
+        situation: What is played; it stays, and its outcomes come at once.
         seed: Seeds the optimizer of the acquisition function.
         acquisition: Makes the acquisition function from the model, inputs and outcomes.
     """
 
     def __init__(
-        self, problem: Situation, seed: int, acquisition: Callable[..., AcquisitionFunction]
+        self, situation: Situation, seed: int, acquisition: Callable[..., AcquisitionFunction]
     ) -> None:
         """See the class."""
-        self._parameters, self._bounds, self._seed = problem.parameters, problem.bounds, seed
+        super().__init__(situation, seed)
         self._acquisition = acquisition
-        self._inputs: list[Coordinates] = []
-        self._outcomes: list[float] = []
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        self._inputs.append(x)
-        self._outcomes.append(outcome.reward)
-
-    def tell(self, round_number: int, outcome: Outcome) -> None:
-        """See the base class."""
-        self._outcomes.append(outcome.reward)
-
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
-        """See the base class."""
-        inputs = _tensor(self._inputs)
-        outcomes = torch.tensor(self._outcomes, dtype=torch.float64).unsqueeze(-1)
-        with seeded_globally(derive_seed(self._seed, len(inputs), "botorch")):
-            self._inputs.append(self._suggestion(inputs, outcomes))
-        return self._inputs[-1]
-
-    def _suggestion(self, inputs: torch.Tensor, outcomes: torch.Tensor) -> Coordinates:
-        dim, bounds = inputs.shape[-1], self._bounds
-        choices = [i for i, p in enumerate(self._parameters) if p.kind == "choice"]
-        others = [i for i in range(dim) if i not in choices]
-        transforms = {
-            "input_transform": Normalize(dim, indices=others, bounds=bounds[:, others])
-            if choices
-            else Normalize(dim, bounds=bounds),
-            "outcome_transform": Standardize(m=1),
+        parameters, bounds = self.situation.parameters, self.situation.bounds
+        inputs = _tensor(list(self.inputs.values()))
+        outcomes = _tensor([(outcome.reward,) for outcome in self.outcomes.values()])
+        by_kind = {
+            kind: {i: p.values for i, p in enumerate(parameters) if p.kind == kind}
+            for kind in ("integer", "choice")
         }
+        with seeded_globally(derive_seed(self.seed, len(inputs), "botorch")):
+            model = self._fitted(inputs, outcomes, list(by_kind["choice"]))
+            function = self._acquisition(model, inputs, outcomes)
+            settings: dict[str, Any] = {"q": 1, "num_restarts": 10, "raw_samples": 256}
+            if all(not p.is_whole for p in parameters):
+                x, _ = optimize_acqf(function, bounds, **settings)
+            else:
+                kinds = {"discrete_dims": by_kind["integer"], "cat_dims": by_kind["choice"]}
+                x, _ = optimize_acqf_mixed_alternating(function, bounds, **kinds, **settings)
+        return tuple(x.squeeze(0).tolist())
+
+    def _fitted(self, inputs: Tensor, outcomes: Tensor, choices: list[int]) -> SingleTaskGP:
+        dim, bounds = inputs.shape[-1], self.situation.bounds
         model: SingleTaskGP
         if choices:
-            model = MixedSingleTaskGP(inputs, outcomes, cat_dims=choices, **transforms)
-        else:
-            model = SingleTaskGP(inputs, outcomes, **transforms)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        function = self._acquisition(model, inputs, outcomes)
-        settings: dict[str, Any] = {"q": 1, "num_restarts": 10, "raw_samples": 256}
-        if all(not p.is_whole for p in self._parameters):
-            x, _ = optimize_acqf(function, bounds, **settings)
-        else:
-            by_kind = {
-                kind: {i: p.values for i, p in enumerate(self._parameters) if p.kind == kind}
-                for kind in ("integer", "choice")
-            }
-            x, _ = optimize_acqf_mixed_alternating(
-                function,
-                bounds,
-                discrete_dims=by_kind["integer"],
-                cat_dims=by_kind["choice"],
-                **settings,
+            others = [i for i in range(dim) if i not in choices]
+            scaled = Normalize(dim, indices=others, bounds=bounds[:, others])
+            model = MixedSingleTaskGP(
+                inputs,
+                outcomes,
+                cat_dims=choices,
+                input_transform=scaled,
+                outcome_transform=Standardize(m=1),
             )
-        return tuple(x.squeeze(0).tolist())
+        else:
+            model = _single(inputs, outcomes, bounds)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        return model
+
+
+def _single(inputs: Tensor, outcomes: Tensor, bounds: Tensor) -> SingleTaskGP:
+    return SingleTaskGP(
+        inputs,
+        outcomes,
+        input_transform=Normalize(inputs.shape[-1], bounds=bounds),
+        outcome_transform=Standardize(m=1),
+    )
 
 
 class NoisyBoTorchPlayer(Player):
@@ -217,45 +232,25 @@ class NoisyBoTorchPlayer(Player):
         beta: float | None = None,
     ) -> None:
         """See the class."""
-        self._situation, self._seed = situation, seed
+        super().__init__(situation, seed)
         self._window, self._beta = window, beta
         self._bounds = bounds_of((*situation.contexts, *situation.parameters))
-        self._inputs: dict[int, Coordinates] = {}
-        self._outcomes: dict[int, Outcome] = {}
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        self._inputs[round_number] = (*context, *x)
-        self._outcomes[round_number] = outcome
+        with seeded_globally(derive_seed(self.seed, t, "botorch")):
+            return self._chosen(0 if self._window is None else t - self._window, context)
 
-    def tell(self, round_number: int, outcome: Outcome) -> None:
-        """See the base class."""
-        self._outcomes[round_number] = outcome
-
-    def give_up(self, round_number: int) -> None:
-        """See the base class."""
-        del self._inputs[round_number]
-
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
-        """See the base class."""
-        with seeded_globally(derive_seed(self._seed, round_number, "botorch")):
-            x = self._suggestion(round_number, context)
-        self._inputs[round_number] = (*context, *x)
-        return x
-
-    def _suggestion(self, round_number: int, context: Coordinates) -> Coordinates:
-        first = 0 if self._window is None else round_number - self._window
-        rounds = [r for r in self._outcomes if r >= first]
-        inputs = _tensor([self._inputs[r] for r in rounds])
-        pending = [x for r, x in self._inputs.items() if r not in self._outcomes]
-        model = self._fitted(inputs, [self._outcomes[r] for r in rounds])
+    def _chosen(self, first: int, context: Coordinates) -> Coordinates:
+        rounds = [r for r in self.outcomes if r >= first]
+        inputs = _tensor([self.inputs[r] for r in rounds])
+        pending = [x for r, x in self.inputs.items() if r not in self.outcomes]
+        model = self._fitted(inputs, [self.outcomes[r] for r in rounds])
         given = torch.tensor(context, dtype=torch.float64)
         baseline = inputs.clone()
         baseline[:, : len(context)] = given
         function = self._acquisition(model, baseline, _tensor(pending) if pending else None)
-        choices = self._situation.choices
+        choices = self.situation.choices
         if choices is not None:
             rows = torch.cat([given.expand(len(choices), -1), choices], dim=-1)
             x, _ = optimize_acqf_discrete(function, q=1, choices=rows)
@@ -271,18 +266,10 @@ class NoisyBoTorchPlayer(Player):
         return tuple(x.squeeze(0)[len(context) :].tolist())
 
     def _fitted(self, inputs: Tensor, outcomes: list[Outcome]) -> SingleTaskGP | ModelListGP:
-        columns = [[o.reward for o in outcomes]]
-        if self._situation.kind == "budget":
-            columns.append([float(o.constraint or 0.0) for o in outcomes])
-        models = [
-            SingleTaskGP(
-                inputs,
-                torch.tensor(column, dtype=torch.float64).unsqueeze(-1),
-                input_transform=Normalize(inputs.shape[-1], bounds=self._bounds),
-                outcome_transform=Standardize(m=1),
-            )
-            for column in columns
-        ]
+        columns = [[(o.reward,) for o in outcomes]]
+        if self.situation.kind == "budget":
+            columns.append([(float(o.constraint or 0.0),) for o in outcomes])
+        models = [_single(inputs, _tensor(column), self._bounds) for column in columns]
         if len(models) == 1:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(models[0].likelihood, models[0]))
             return models[0]
@@ -296,7 +283,7 @@ class NoisyBoTorchPlayer(Player):
         if self._beta is not None:
             return UpperConfidenceBound(model, beta=self._beta)
         more: dict[str, Any] = {}
-        if self._situation.kind == "budget":
+        if self.situation.kind == "budget":
             more = {
                 "objective": GenericMCObjective(lambda samples, X=None: samples[..., 0]),
                 "constraints": [lambda samples: samples[..., 1]],
@@ -306,7 +293,7 @@ class NoisyBoTorchPlayer(Player):
         )
 
 
-def _tensor(rows: list[Coordinates]) -> Tensor:
+def _tensor(rows: Sequence[Coordinates]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -326,6 +313,8 @@ class OptunaPlayer(Player):
         """See the class."""
         import optuna
 
+        super().__init__(situation, seed)
+
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         settings: dict[str, Any] = {"seed": seed, "n_startup_trials": NUM_INITIAL}
         if sampler == "TPESampler":
@@ -337,7 +326,6 @@ class OptunaPlayer(Player):
             warnings.simplefilter("ignore")  # parts of the samplers are marked experimental
             made = getattr(optuna.samplers, sampler)(**settings)
         self._failed = optuna.trial.TrialState.FAIL
-        self._situation = situation
         self._study = optuna.create_study(direction="maximize", sampler=made)
         self._trials: dict[int, Any] = {}
         self._distributions: dict[str, Any] = {}
@@ -350,22 +338,20 @@ class OptunaPlayer(Player):
                 made_of = optuna.distributions.FloatDistribution(*range_of(p), log=p.kind == "log")
             self._distributions[p.name] = made_of
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def attach(self, t: int, x: Coordinates, context: Coordinates, outcome: Outcome) -> None:
         """See the base class."""
-        self._study.enqueue_trial(self._situation.native(x))
-        self.ask(round_number, context)
-        self.tell(round_number, outcome)
+        self._study.enqueue_trial(self.situation.native(x))
+        self.suggestion(t, context)
+        self.tell(t, outcome)
 
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        trial = self._trials[round_number] = self._study.ask(self._distributions)
-        return self._situation.coordinates(trial.params)
+        trial = self._trials[t] = self._study.ask(self._distributions)
+        return self.situation.coordinates(trial.params)
 
-    def tell(self, round_number: int, outcome: Outcome) -> None:
+    def tell(self, t: int, outcome: Outcome) -> None:
         """See the base class."""
-        trial = self._trials.pop(round_number)
+        trial = self._trials.pop(t)
         if outcome.constraint is not None:
             if self._at_trial:
                 trial.set_constraint("budget", outcome.constraint)
@@ -373,55 +359,40 @@ class OptunaPlayer(Player):
                 trial.set_user_attr("constraints", (outcome.constraint,))
         self._study.tell(trial, outcome.reward)
 
-    def give_up(self, round_number: int) -> None:
+    def give_up(self, t: int) -> None:
         """See the base class."""
-        self._study.tell(self._trials.pop(round_number), state=self._failed)
+        self._study.tell(self._trials.pop(t), state=self._failed)
 
 
-class AxProcess:
-    """Ax's client in a process of another environment; :mod:`benchmarks.league_ax` answers there.
+class AxPlayer(Player):
+    """Ax's client with its defaults, in a process of another environment.
+
+    Trials that run are known to it, a budget is an outcome constraint, and contexts are parameters
+    that are fixed in each round (``fixed_parameters``). :mod:`benchmarks.league_ax` answers there.
 
     Args:
-        python: The interpreter of an environment with Ax.
-        parameters: What is asked for or given.
+        situation: What is played.
         seed: Of the client.
-        has_budget: Whether the outcome ``cost`` must be at most 0.
-
-    Attributes:
-        seconds: Processor time that the process has taken.
+        python: The interpreter of an environment with Ax.
     """
 
-    def __init__(
-        self,
-        python: str,
-        parameters: Sequence[Parameter],
-        seed: int,
-        has_budget: bool = False,
-    ) -> None:
+    def __init__(self, situation: Situation, seed: int, python: str) -> None:
         """Start the process."""
-        self.seconds = 0.0
+        super().__init__(situation, seed)
         script = Path(__file__).with_name("league_ax.py")
         self._process = subprocess.Popen(
             [python, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         made: list[dict[str, Any]] = []
-        for p in parameters:
-            if p.kind == "choice":
-                made.append({"name": p.name, "kind": p.kind, "choices": p.choices})
-            else:
-                low, high = range_of(p)
-                made.append({"name": p.name, "kind": p.kind, "low": low, "high": high})
-        self.call(begin=made, seed=seed, has_budget=has_budget)
+        for p in (*situation.contexts, *situation.parameters):
+            one: dict[str, Any] = {"name": p.name, "kind": p.kind, "choices": p.choices}
+            if p.kind != "choice":
+                one["low"], one["high"] = range_of(p)
+            made.append(one)
+        self._call(begin=made, seed=seed, has_budget=situation.kind == "budget")
 
-    def call(self, **message: Any) -> Any:
-        """Send a message and return the answer.
-
-        Args:
-            **message: What :meth:`benchmarks.league_ax.AxServer.answer` takes.
-
-        Raises:
-            RuntimeError: If the process has ended.
-        """
+    def _call(self, **message: Any) -> Any:
+        """Send a message, as :meth:`benchmarks.league_ax.AxServer.answer` takes it."""
         pipe = self._process
         assert pipe.stdin is not None
         assert pipe.stdout is not None
@@ -431,70 +402,31 @@ class AxProcess:
         if not line:
             raise RuntimeError(f"the process with Ax ended with exit code {pipe.wait()}.")
         answer = json.loads(line)
-        self.seconds += answer["seconds"]
+        self.seconds_elsewhere += answer["seconds"]
         return answer["answer"]
 
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-
-
-class AxPlayer(Player):
-    """Ax's client with its defaults, in a process of another environment.
-
-    Trials that run are known to it, a budget is an outcome constraint, and contexts are parameters
-    that are fixed in each round (``fixed_parameters``).
-
-    Args:
-        situation: What is played.
-        seed: Of the client.
-        python: The interpreter of an environment with Ax.
-    """
-
-    def __init__(self, situation: Situation, seed: int, python: str) -> None:
-        """See the class."""
-        self._situation = situation
-        self._process = AxProcess(
-            python,
-            (*situation.contexts, *situation.parameters),
-            seed,
-            has_budget=situation.kind == "budget",
-        )
-
-    @property
-    def seconds_elsewhere(self) -> float:  # type: ignore[override]
-        """Processor time of the other process."""
-        return self._process.seconds
-
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def attach(self, t: int, x: Coordinates, context: Coordinates, outcome: Outcome) -> None:
         """See the base class."""
-        point = self._situation.native(x, context)
-        self._process.call(attach=point, outcome=_metrics(outcome))
+        self._call(attach=self.situation.native(x, context), outcome=_metrics(outcome))
 
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-        names = [p.name for p in self._situation.contexts]
+        names = [p.name for p in self.situation.contexts]
         given = dict(zip(names, context, strict=True))
-        found = self._process.call(ask=round_number, given=given)
-        return self._situation.coordinates(found)
+        return self.situation.coordinates(self._call(ask=t, given=given))
 
-    def tell(self, round_number: int, outcome: Outcome) -> None:
+    def tell(self, t: int, outcome: Outcome) -> None:
         """See the base class."""
-        self._process.call(tell=round_number, outcome=_metrics(outcome))
+        self._call(tell=t, outcome=_metrics(outcome))
 
-    def give_up(self, round_number: int) -> None:
+    def give_up(self, t: int) -> None:
         """See the base class."""
-        self._process.call(fail=round_number)
+        self._call(fail=t)
 
     def close(self) -> None:
         """End the process."""
-        self._process.close()
+        with self._process as process:  # closes the pipes and waits
+            assert process.stdin is not None
 
 
 def _metrics(outcome: Outcome) -> dict[str, float]:
@@ -503,47 +435,29 @@ def _metrics(outcome: Outcome) -> dict[str, float]:
 
 
 class RandomPlayer(Player):
-    """Points drawn uniformly at random.
-
-    Args:
-        situation: What is played.
-        seed: Of the draws.
-    """
+    """Points drawn uniformly at random."""
 
     def __init__(self, situation: Situation, seed: int) -> None:
-        """See the class."""
-        self._situation = situation
+        """See the base class."""
+        super().__init__(situation, seed)
         self._stream = generator(seed, 0, "random search")
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
-
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
-        """See the base class."""
-        size = len(self._situation.parameters)
-        return self._situation.at(torch.rand(size, generator=self._stream, dtype=torch.float64))
-
-    def tell(self, round_number: int, outcome: Outcome) -> None:
-        """See the base class."""
+        size = len(self.situation.parameters)
+        return self.situation.at(torch.rand(size, generator=self._stream, dtype=torch.float64))
 
 
 class BayesOptPlayer(Player):
-    """The package ``bayesian-optimization`` with its defaults; it has no logarithmic scale.
+    """The package ``bayesian-optimization`` with its defaults; it has no logarithmic scale."""
 
-    Args:
-        problem: What is played.
-        seed: Of its random numbers.
-    """
-
-    def __init__(self, problem: Situation, seed: int) -> None:
-        """See the class."""
+    def __init__(self, situation: Situation, seed: int) -> None:
+        """See the base class."""
         from bayes_opt import BayesianOptimization
 
-        self._parameters = problem.parameters
+        super().__init__(situation, seed)
         sides: dict[str, Any] = {}
-        for p in problem.parameters:
+        for p in situation.parameters:
             side: Any = (*range_of(p), int) if p.kind == "integer" else (p.low, p.high)
             sides[p.name] = p.choices if p.kind == "choice" else side
         with warnings.catch_warnings():
@@ -552,29 +466,26 @@ class BayesOptPlayer(Player):
                 None, sides, random_state=seed, verbose=0, allow_duplicate_points=True
             )
 
-    def attach(
-        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
-    ) -> None:
+    def attach(self, t: int, x: Coordinates, context: Coordinates, outcome: Outcome) -> None:
         """See the base class."""
-        self._x = x
-        self.tell(round_number, outcome)
+        super().attach(t, x, context, outcome)
+        self.tell(t, outcome)
 
-    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+    def suggestion(self, t: int, context: Coordinates) -> Coordinates:
         """See the base class."""
         values = self._optimizer.suggest()
-        self._x = tuple(
+        return tuple(
             p.coordinate(values[p.name])
             if p.is_whole
             else min(max(float(values[p.name]), p.low), p.high)
-            for p in self._parameters
+            for p in self.situation.parameters
         )
-        return self._x
 
-    def tell(self, round_number: int, outcome: Outcome) -> None:
+    def tell(self, t: int, outcome: Outcome) -> None:
         """See the base class."""
         params = {
             p.name: p.native(c) if p.is_whole else c
-            for p, c in zip(self._parameters, self._x, strict=True)
+            for p, c in zip(self.situation.parameters, self.inputs[t], strict=True)
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of points that are told twice

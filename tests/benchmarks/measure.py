@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.optim import optimize_acqf
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -23,8 +25,15 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits.models import double_kernel
+from botorch_bandits.random_streams import seeded_globally
 
 Result = TypeVar("Result")
+
+NOISE, WIDTH = 0.01, 2.0
+"""The noise variance and the width of confidence bounds that are constant."""
+
+NUM_RESTARTS, RAW_SAMPLES = 10, 256
+"""Of the maximization of acquisition functions, on both sides."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,11 @@ class Scale:
     repeats: int = 7
     size: float = 1.0
     seed: int = 0
+
+    @property
+    def few_repeats(self) -> int:
+        """Repeats of what takes long."""
+        return min(self.repeats, 3)
 
     def of(self, full: int, smallest: int) -> int:
         """Return a number of rounds or rows at this scale.
@@ -57,27 +71,26 @@ class Measurement:
 
     Attributes:
         name: Which benchmark, with its sizes.
-        ratio: Processor time of the ordinary way over ours.
+        ordinary: Seconds for a unit of work in the ordinary way, or what was promised.
+        ours: Seconds for a unit of work in our way, or what was found.
+        goals: The ratios that were promised and aimed at, as far as there are any.
         difference: The largest difference between the results of both.
         tolerance: What the difference may be.
-        unit: What one unit of work is.
-        ordinary_seconds: A unit, the ordinary way.
-        our_seconds: A unit, our way.
-        at_least: The ratio that was promised, if one was.
-        aim: The ratio that was aimed at, if one was.
         note: What else was found.
     """
 
     name: str
-    ratio: float
-    difference: float
-    tolerance: float
-    unit: str
-    ordinary_seconds: float
-    our_seconds: float
-    at_least: float | None = None
-    aim: float | None = None
+    ordinary: float
+    ours: float
+    goals: tuple[float, ...] = ()
+    difference: float = 0.0
+    tolerance: float = 0.0
     note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Ordinary over ours; NaN if the clock did not move in ours."""
+        return self.ordinary / self.ours if self.ours > 0.0 else math.nan
 
     @property
     def agrees(self) -> bool:
@@ -85,34 +98,48 @@ class Measurement:
         return self.difference <= self.tolerance
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A named comparison.
-
-    Attributes:
-        name: As the command line has it.
-        description: What is compared.
-        run: Does it; may return several lines.
-    """
-
-    name: str
-    description: str
-    run: Callable[[Scale], list[Measurement]]
+Benchmark = Callable[[Scale], list[Measurement]]
+"""Does some work both ways; may return several lines."""
 
 
 @dataclass(frozen=True)
 class Timing(Generic[Result]):
-    """Medians of both ways, a unit of work, and what they returned last."""
+    """Medians of both ways in seconds a unit of work, and what they returned last."""
 
-    ordinary_seconds: float
-    our_seconds: float
+    ordinary: float
+    ours: float
     ordinary_result: Result
     our_result: Result
 
     @property
-    def ratio(self) -> float:
-        """Ordinary over ours; NaN if the clock did not move in ours."""
-        return self.ordinary_seconds / self.our_seconds if self.our_seconds > 0.0 else math.nan
+    def difference(self) -> float:
+        """The largest difference of two tensors."""
+        found, expected = torch.as_tensor(self.our_result), torch.as_tensor(self.ordinary_result)
+        return float((found - expected).abs().max())
+
+    def line(self, name: str, *goals: float, **more: Any) -> Measurement:
+        """Return the line of the table.
+
+        Args:
+            name: Which benchmark, with its sizes.
+            *goals: The ratios that were promised and aimed at.
+            **more: Other attributes of the line.
+        """
+        return Measurement(name, self.ordinary, self.ours, goals, **more)
+
+
+def timed(
+    work: Callable[[], Result], clock: Callable[[], float] = time.process_time
+) -> tuple[float, Result]:
+    """Return how many seconds some work took, and what it returned.
+
+    Args:
+        work: Called once.
+        clock: Processor time if omitted.
+    """
+    start = clock()
+    result = work()
+    return clock() - start, result
 
 
 def compare(
@@ -120,6 +147,7 @@ def compare(
     ours: Callable[[], Result],
     repeats: int,
     units: tuple[int, int] = (1, 1),
+    clock: Callable[[], float] = time.process_time,
 ) -> Timing[Result]:
     """Time two ways in turn.
 
@@ -128,16 +156,12 @@ def compare(
         ours: One pass of ours.
         repeats: How often each; the first pass of each is thrown away if there are several.
         units: Units of work in a pass of each.
+        clock: Processor time if omitted.
     """
-    times: tuple[list[float], list[float]] = ([], [])
-    results: list[Any] = [None, None]
-    for _ in range(repeats + (1 if repeats > 1 else 0)):
-        for i, way in enumerate((ordinary, ours)):
-            start = time.process_time()
-            results[i] = way()
-            times[i].append((time.process_time() - start) / units[i])
-    measured = [median(t[1:] if repeats > 1 else t) for t in times]
-    return Timing(measured[0], measured[1], results[0], results[1])
+    passes = [(timed(ordinary, clock), timed(ours, clock)) for _ in range(repeats + (repeats > 1))]
+    kept = passes[1:] if repeats > 1 else passes
+    theirs, own = (median(each[i][0] for each in kept) / units[i] for i in (0, 1))
+    return Timing(theirs, own, passes[-1][0][1], passes[-1][1][1])
 
 
 def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
@@ -148,13 +172,26 @@ def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float((x * y).sum() / (x * x).sum())
 
 
-def ordinary_model(X: Tensor, Y: Tensor, kernel: Kernel, noise: float) -> SingleTaskGP:
-    """Return what a BoTorch user rebuilds every round: fixed hyperparameters, zero mean."""
-    likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).to(X)
-    likelihood.noise = torch.tensor(noise, dtype=X.dtype)
+def ordinary_model(
+    X: Tensor, Y: Tensor, kernel: Kernel, noise: float, variances: Tensor | None = None
+) -> SingleTaskGP:
+    """Return what a BoTorch user rebuilds every round: fixed hyperparameters, zero mean.
+
+    Args:
+        X: ``n x d`` inputs.
+        Y: ``n x 1`` outcomes.
+        kernel: Over the inputs.
+        noise: The noise variance of each row.
+        variances: ``n`` of them, where rows differ.
+    """
+    likelihood = None
+    if variances is None:
+        likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).to(X)
+        likelihood.noise = torch.tensor(noise, dtype=X.dtype)
     model = SingleTaskGP(
         X,
         Y,
+        train_Yvar=None if variances is None else variances.unsqueeze(-1),
         likelihood=likelihood,
         covar_module=double_kernel(kernel),
         mean_module=ZeroMean(),
@@ -162,6 +199,45 @@ def ordinary_model(X: Tensor, Y: Tensor, kernel: Kernel, noise: float) -> Single
     )
     model.requires_grad_(False)
     return model.eval()
+
+
+def moments(model: Model, points: Tensor) -> Tensor:
+    """Return posterior means and variances, one above the other."""
+    with torch.no_grad():
+        posterior = model.posterior(points)
+        return torch.stack([posterior.mean.reshape(-1), posterior.variance.reshape(-1)])
+
+
+def maximize(
+    acquisition: Any,
+    bounds: Tensor,
+    seed: int,
+    num_restarts: int = NUM_RESTARTS,
+    raw_samples: int = RAW_SAMPLES,
+    **more: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return the point and the value that ``optimize_acqf`` finds.
+
+    Args:
+        acquisition: On the box.
+        bounds: ``2 x d``.
+        seed: Of the starting points.
+        num_restarts: All of them are moved in one batch.
+        raw_samples: Likewise.
+        **more: Other arguments of ``optimize_acqf``.
+    """
+    options = {"batch_limit": num_restarts, "init_batch_limit": raw_samples}
+    with seeded_globally(seed):
+        found: tuple[Tensor, Tensor] = optimize_acqf(
+            acquisition,
+            bounds,
+            q=1,
+            num_restarts=num_restarts,
+            raw_samples=raw_samples,
+            options=options,
+            **more,
+        )
+    return found
 
 
 def standard_kernel(lengthscale: float = 0.2) -> Kernel:
@@ -176,3 +252,15 @@ def smooth_data(num_rows: int, dim: int, seed: int, noise: float = 1e-2) -> tupl
     normal = torch.randn(num_rows, 1, dtype=torch.float64, generator=stream)
     Y = torch.sin(5.0 * X[:, :1]) + torch.cos(3.0 * X).sum(-1, keepdim=True) + noise**0.5 * normal
     return X, Y
+
+
+def smooth_reward(x: Tensor) -> Tensor:
+    """Return the reward of the benchmarks at points ``... x 2``, without noise."""
+    return torch.sin(6.0 * x[..., 0]) + torch.cos(4.0 * x[..., 1])
+
+
+def normal_noise(number: int, seed: int) -> list[float]:
+    """Return noise of the variance :data:`NOISE`."""
+    stream = torch.Generator().manual_seed(seed)
+    normal = torch.randn(number, dtype=torch.float64, generator=stream)
+    return (NOISE**0.5 * normal).tolist()

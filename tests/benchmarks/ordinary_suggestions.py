@@ -32,36 +32,27 @@ from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityO
 from botorch.acquisition.objective import LinearMCObjective, ScalarizedPosteriorTransform
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.generation import MaxPosteriorSampling
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import ModelListGP
 from botorch.models.model import Model
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf_discrete
 from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.kernels import Kernel, ProductKernel
-from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.measure import ordinary_model
+from benchmarks.measure import maximize, ordinary_model
 from botorch_bandits import Arms, Box
-from botorch_bandits.models import double_kernel
 from botorch_bandits.random_streams import seeded_globally
 
 POINTS_FOR_DRAWS = 1000
 """Quasi-random points where BoTorch cannot draw a path."""
 
+Prior = tuple[Kernel, float]
+"""A kernel over all inputs and a noise variance."""
 
-@dataclass(frozen=True)
-class Prior:
-    """A kernel and a noise variance.
-
-    Attributes:
-        kernel: Over all inputs.
-        noise: The variance.
-    """
-
-    kernel: Kernel
-    noise: float
+Suggestion = tuple[Tensor, AcquisitionFunction | None]
+"""The point alone, and what it maximizes; None for draws."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +65,8 @@ class Request:
         priors: One, or a list of which nobody knows which.
         X: ``n x d`` inputs, what is known before the choice in front.
         Y: ``n x m`` outcomes, less the prior mean.
-        variances: Noise variances of the rows; None for that of the prior.
         pending: ``p x d`` inputs without outcomes.
+        variances: Noise variances of the rows; None for that of the prior.
         pseudo_outcome: Of pending inputs; the posterior mean if None.
         in_front: What is known before the choice: the round, the context.
         width: What our loop had.
@@ -98,18 +89,14 @@ class Request:
     bounds_apart: bool = False
     seed: int = 0
 
+    @property
+    def weights(self) -> Tensor:
+        """Of reward and constraints."""
+        return torch.cat([self.multipliers.new_ones(1), -self.multipliers])
 
-@dataclass(frozen=True)
-class Suggestion:
-    """What the ordinary way comes to.
-
-    Attributes:
-        x: The point alone.
-        acquisition: What it maximizes; None for draws.
-    """
-
-    x: Tensor
-    acquisition: AcquisitionFunction | None
+    def behind(self, points: Tensor) -> Tensor:
+        """Return inputs: points, with what is known before the choice in front."""
+        return torch.cat([self.in_front.expand(len(points), -1), points], dim=-1)
 
 
 def suggest(request: Request) -> Suggestion:
@@ -121,17 +108,16 @@ def suggest(request: Request) -> Suggestion:
     return WAYS[request.acquisition](request)
 
 
-def value_of(request: Request, suggestion: Suggestion, x: Tensor) -> float:
+def value_of(request: Request, acquisition: AcquisitionFunction, x: Tensor) -> float:
     """Return the acquisition value of a point.
 
     Args:
         request: Whose inputs have something in front.
-        suggestion: What was maximized.
+        acquisition: What was maximized.
         x: The point.
     """
-    assert suggestion.acquisition is not None
     with torch.no_grad():
-        return float(suggestion.acquisition(torch.cat([request.in_front, x]).unsqueeze(0)))
+        return float(acquisition(request.behind(x.unsqueeze(0))))
 
 
 # --- models ------------------------------------------------------------------------------------
@@ -144,41 +130,39 @@ def build(request: Request, prior: Prior) -> Model:
         request: With ``m`` outcomes a row.
         prior: Of each outcome.
     """
-    models = []
+    models, pending, variances = [], request.pending, request.variances
     for column in request.Y.split(1, dim=-1):
-        model = _of_rows(request.X, column, request.variances, prior)
-        if len(request.pending):
-            if request.pseudo_outcome is None:
-                with torch.no_grad():
-                    added = model.posterior(request.pending).mean
-            else:
-                added = torch.full((len(request.pending), 1), request.pseudo_outcome).to(column)
-            variances = request.variances
+        model = ordinary_model(request.X, column, *prior, variances)
+        if len(pending):
+            with torch.no_grad():
+                added = model.posterior(pending).mean
+            if request.pseudo_outcome is not None:
+                added = torch.full_like(added, request.pseudo_outcome)
+            every = None
             if variances is not None:
-                variances = torch.cat([variances, torch.full((len(added),), prior.noise).to(added)])
-            X = torch.cat([request.X, request.pending])
-            model = _of_rows(X, torch.cat([column, added]), variances, prior)
+                every = torch.cat([variances, variances.new_full((len(pending),), prior[1])])
+            X = torch.cat([request.X, pending])
+            model = ordinary_model(X, torch.cat([column, added]), *prior, every)
         models.append(model)
     return models[0] if len(models) == 1 else ModelListGP(*models)
 
 
-def _of_rows(X: Tensor, Y: Tensor, variances: Tensor | None, prior: Prior) -> SingleTaskGP:
-    if variances is None:
-        return ordinary_model(X, Y, prior.kernel, prior.noise)
-    model = SingleTaskGP(
-        X,
-        Y,
-        train_Yvar=variances.unsqueeze(-1),
-        covar_module=double_kernel(prior.kernel),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    model.requires_grad_(False)
-    return model.eval()
-
-
-def _weights(request: Request) -> Tensor:
-    return torch.cat([request.multipliers.new_ones(1), -request.multipliers])
+def _models(request: Request) -> tuple[list[Model], Tensor]:
+    """One model a prior, and the logarithm of the posterior weight of each."""
+    models = [build(request, prior) for prior in request.priors]
+    if len(models) == 1:
+        return models, torch.zeros(1, dtype=torch.float64)
+    evidence = []
+    for model in models:
+        total = request.Y.new_zeros(())
+        for each in model.models if isinstance(model, ModelListGP) else [model]:
+            likelihood = ExactMarginalLogLikelihood(each.likelihood, each)
+            each.train()
+            with torch.no_grad():
+                total = total + likelihood(each(*each.train_inputs), each.train_targets)
+            each.eval()
+        evidence.append(total * len(request.X))
+    return models, torch.stack(evidence).log_softmax(0)
 
 
 # --- acquisition functions ----------------------------------------------------------------------
@@ -225,20 +209,18 @@ class LargestBound(AcquisitionFunction):
 
 
 def _bound_of(request: Request, model: Model) -> AcquisitionFunction:
-    if not len(request.multipliers):
-        return UpperConfidenceBound(model, beta=request.width**2)
-    weights = _weights(request)
     if request.bounds_apart:
-        return BoundsApart(model, weights, request.width)
-    return UpperConfidenceBound(
-        model,
-        beta=request.width**2,
-        posterior_transform=ScalarizedPosteriorTransform(weights),
-    )
+        return BoundsApart(model, request.weights, request.width)
+    has_several = len(request.multipliers) > 0
+    transform = ScalarizedPosteriorTransform(request.weights) if has_several else None
+    return UpperConfidenceBound(model, beta=request.width**2, posterior_transform=transform)
 
 
 def _bound(request: Request) -> Suggestion:
-    return _maximize(request, _bound_of(request, build(request, request.priors[0])))
+    models, weights = _models(request)
+    likely = weights > math.log(1e-3)
+    bounds = [_bound_of(request, model) for model, kept in zip(models, likely, strict=True) if kept]
+    return _maximize(request, bounds[0] if len(bounds) == 1 else LargestBound(bounds))
 
 
 def _improvement(
@@ -254,102 +236,45 @@ def _moment(kind: type[PosteriorMean | PosteriorStandardDeviation], request: Req
     return _maximize(request, kind(build(request, request.priors[0])))
 
 
-def _evidence(request: Request) -> tuple[list[Model], Tensor]:
-    """One model a prior, and the logarithm of the evidence of each."""
-    models, evidence = [], []
-    for prior in request.priors:
-        model = build(request, prior)
-        models.append(model)
-        total = request.Y.new_zeros(())
-        for each in model.models if isinstance(model, ModelListGP) else [model]:
-            likelihood = ExactMarginalLogLikelihood(each.likelihood, each)
-            each.train()
-            with torch.no_grad():
-                total = total + likelihood(each(*each.train_inputs), each.train_targets)
-            each.eval()
-        evidence.append(total * len(request.X))
-    return models, torch.stack(evidence)
-
-
-def _bound_of_list(request: Request) -> Suggestion:
-    models, evidence = _evidence(request)
-    likely = evidence - evidence.logsumexp(0) > math.log(1e-3)
-    bounds = [_bound_of(request, model) for model, kept in zip(models, likely, strict=True) if kept]
-    return _maximize(request, bounds[0] if len(bounds) == 1 else LargestBound(bounds))
-
-
-# --- draws --------------------------------------------------------------------------------------
-
-
 def _draw(request: Request) -> Suggestion:
-    return _draw_of(request, build(request, request.priors[0]))
-
-
-def _draw_of_list(request: Request) -> Suggestion:
-    models, evidence = _evidence(request)
+    models, weights = _models(request)
+    domain, is_product = request.domain, isinstance(request.priors[0][0], ProductKernel)
     with seeded_globally(request.seed):
-        index = int(torch.multinomial(evidence.softmax(0), 1))
-    return _draw_of(request, models[index])
-
-
-def _draw_of(request: Request, model: Model) -> Suggestion:
-    domain = request.domain
-    with seeded_globally(request.seed):
+        model = models[int(torch.multinomial(weights.exp(), 1))]
         if isinstance(domain, Arms):
             return _draw_on(request, model, domain.choices)
-        if isinstance(request.priors[0].kernel, ProductKernel):
+        if is_product:
             points = draw_sobol_samples(domain.bounds, POINTS_FOR_DRAWS, 1).squeeze(-2)
             return _draw_on(request, model, points)
-    objective = LinearMCObjective(_weights(request)) if len(request.multipliers) else None
+    objective = LinearMCObjective(request.weights) if len(request.multipliers) else None
     path = PathwiseThompsonSampling(model, objective=objective)
-    return Suggestion(_maximize(request, path).x, None)
+    return _maximize(request, path)[0], None
 
 
 def _draw_on(request: Request, model: Model, points: Tensor) -> Suggestion:
-    choices = _behind(request, points)
+    choices = request.behind(points)
     with torch.no_grad():
         if not len(request.multipliers):
             chosen = MaxPosteriorSampling(model, replacement=False)(choices, num_samples=1)
-            return Suggestion(chosen[0, len(request.in_front) :], None)
+            return chosen[0, len(request.in_front) :], None
         assert isinstance(model, ModelListGP)
-        weights = _weights(request)
-        drawn = sum(
-            weight * each.posterior(choices).rsample().reshape(-1)
-            for weight, each in zip(weights, model.models, strict=True)
-        )
-        return Suggestion(points[int(torch.as_tensor(drawn).argmax())], None)
-
-
-# --- maximization -------------------------------------------------------------------------------
-
-
-def _behind(request: Request, points: Tensor) -> Tensor:
-    if not len(request.in_front):
-        return points
-    return torch.cat([request.in_front.expand(len(points), -1), points], dim=-1)
+        drawn = [each.posterior(choices).rsample().reshape(-1) for each in model.models]
+        return points[int((torch.stack(drawn, dim=-1) @ request.weights).argmax())], None
 
 
 def _maximize(request: Request, acquisition: AcquisitionFunction) -> Suggestion:
     domain, before = request.domain, len(request.in_front)
     if isinstance(domain, Arms):
+        choices = request.behind(domain.choices)
         with torch.no_grad():
-            chosen, _ = optimize_acqf_discrete(
-                acquisition, q=1, choices=_behind(request, domain.choices)
-            )
-        return Suggestion(chosen.reshape(-1)[before:], acquisition)
-    bounds = torch.cat([request.in_front.expand(2, -1), domain.bounds], dim=-1)
-    bounds[1, :before] += 1.0  # what is in front is fixed
-    with seeded_globally(request.seed):
-        chosen, _ = optimize_acqf(
-            acquisition,
-            bounds,
-            q=1,
-            num_restarts=domain.num_restarts,
-            raw_samples=domain.raw_samples,
-            fixed_features=dict(enumerate(request.in_front.tolist())) or None,
-            options={"batch_limit": domain.num_restarts, "init_batch_limit": domain.raw_samples},
-        )
-    return Suggestion(chosen.reshape(-1)[before:], acquisition)
+            chosen, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
+    else:
+        bounds = request.behind(domain.bounds)
+        bounds[1, :before] += 1.0  # what is in front is fixed
+        sizes = request.seed, domain.num_restarts, domain.raw_samples
+        given = dict(enumerate(request.in_front.tolist())) or None
+        chosen, _ = maximize(acquisition, bounds, *sizes, fixed_features=given)
+    return chosen.reshape(-1)[before:], acquisition
 
 
 WAYS: dict[str, Callable[[Request], Suggestion]] = {
@@ -359,7 +284,5 @@ WAYS: dict[str, Callable[[Request], Suggestion]] = {
     "mean": partial(_moment, PosteriorMean),
     "deviation": partial(_moment, PosteriorStandardDeviation),
     "draw": _draw,
-    "upper bound of a list": _bound_of_list,
-    "draw of a list": _draw_of_list,
 }
 """What is maximized, by name."""

@@ -19,9 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-COUNTED = "counted work"
-"""The name that the profiler has for it."""
-
 
 def peak_bytes(work: Callable[[], Any]) -> int:
     """Return how many bytes a piece of work held at most, beyond what there was before it.
@@ -53,54 +50,6 @@ def peak_bytes(work: Callable[[], Any]) -> int:
         held += block.nbytes()
         largest = max(largest, held)
     return largest + elsewhere
-
-
-def peak_bytes_since(build: Callable[[], Any], work: Callable[[Any], Any]) -> int:
-    """Return how many bytes a piece of work held at most, together with what it began with.
-
-    :func:`peak_bytes` cannot take off what a piece of work frees of what there was before it, for
-    the size of such blocks is not known to it. Here everything is counted from the beginning, which
-    takes several times as long. Objects of Python that there were before count no more than there.
-
-    Args:
-        build: Makes what is worked with, such as a loop and its record.
-        work: With that.
-    """
-    gc.collect()
-    was_tracing = tracemalloc.is_tracing()
-    if not was_tracing:
-        tracemalloc.start()
-    try:
-        with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profile:
-            built = build()
-            arrays = _numpy_bytes()
-            gc.collect()  # what the snapshot left behind
-            objects = tracemalloc.get_traced_memory()[0] - arrays
-            tracemalloc.reset_peak()
-            with torch.autograd.profiler.record_function(COUNTED):
-                work(built)
-            elsewhere = tracemalloc.get_traced_memory()[1] - objects
-    finally:
-        if not was_tracing:
-            tracemalloc.stop()
-    events = profile.kineto_results.events()
-    (counted,) = (event for event in events if event.name() == COUNTED)
-    last = counted.start_ns() + counted.duration_ns()
-    blocks = [event for event in events if event.name() == "[memory]"]
-    held = largest = 0
-    for block in sorted(blocks, key=lambda event: event.start_ns()):
-        if block.start_ns() > last:
-            break
-        held += block.nbytes()
-        largest = max(largest, held) if block.start_ns() >= counted.start_ns() else held
-    return largest + elsewhere
-
-
-def _numpy_bytes() -> int:
-    """Return how much of what ``tracemalloc`` has seen numpy's arrays hold."""
-    arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
-    traces = tracemalloc.take_snapshot().filter_traces([arrays]).traces
-    return sum(trace.size for trace in traces)
 
 
 def kept_bytes(value: Any) -> int:

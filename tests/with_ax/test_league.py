@@ -22,8 +22,8 @@ def test_ax_plays_integers_choices_and_logarithms():
     method = method_of(f"ax={sys.executable}")
     problem = still("made", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
     row = play(problem, method, 0, num_rounds=NUM_INITIAL + 3)
-    assert row.version.startswith("ax-platform 1.")
-    assert row.seconds > 0.0
+    assert row["version"].startswith("ax-platform 1.")
+    assert float(row["seconds"]) > 0.0
     assert len(points) == NUM_INITIAL + 3
     for values in points:
         assert isinstance(values["units"], int)
@@ -36,7 +36,7 @@ def test_ax_plays_in_situations(name):
     situation = SITUATIONS[name]
     method = method_of(f"ax={sys.executable}")
     row = play(situation, method, 0, num_rounds=NUM_INITIAL + 2)
-    assert row.version.startswith("ax-platform 1.")
-    assert len(row.curve) == 1
-    assert (row.signed is not None) == (situation.kind == "budget")
-    assert row.seconds > 0.0
+    assert row["version"].startswith("ax-platform 1.")
+    assert " " not in row["curve"]
+    assert bool(row["signed"]) == (situation.kind == "budget")
+    assert float(row["seconds"]) > 0.0
