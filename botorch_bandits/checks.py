@@ -370,7 +370,7 @@ def check_told(value: Any) -> float:
         if "must be finite" not in str(error):
             raise
         raise ValueError(
-            f"{error} If the evaluation failed, report it with tell_failed(query_id), or leave out "
+            f"{error} If the evaluation failed, report it with fail(query_id), or leave out "
             "the row that you attach."
         ) from None
 
@@ -611,7 +611,7 @@ def check_carried(name: str, value: float) -> float:
         raise ValueError(
             f"{name} is {value:.6g}; its absolute value must be at most {LARGEST_OUTCOME:g}, or "
             "the squares and sums of the models overflow. Tell it in a larger unit, or, if it "
-            "stands for a failed evaluation, use tell_failed(query_id, reason=...)."
+            "stands for a failed evaluation, use fail(query_id, reason=...)."
         )
     return value
 

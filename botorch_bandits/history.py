@@ -178,7 +178,12 @@ class History:
         return outcome
 
     def add_failure(
-        self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
+        self,
+        query_id: int,
+        arrived_at: float,
+        reason: str | None = None,
+        avoided: bool = False,
+        constraints: Any = None,
     ) -> Failure:
         """Record that no outcome of a query will come.
 
@@ -187,13 +192,15 @@ class History:
             arrived_at: The time in seconds.
             reason: The reason.
             avoided: Whether the point is avoided; see :class:`Failure`.
+            constraints: ``num_constraints`` finite numbers, if they were observed nevertheless.
 
         Raises:
             KeyError: If no such query was asked.
             TypeError: If the reason is not a string.
-            ValueError: If the query has an outcome, or failed before.
+            ValueError: If the query has an outcome, or failed before, or a constraint value is not
+                finite, not expected or missing.
         """
-        failure = self.new_failure(query_id, arrived_at, reason, avoided)
+        failure = self.new_failure(query_id, arrived_at, reason, avoided, constraints)
         self.record(failure)
         return failure
 
@@ -286,7 +293,12 @@ class History:
         )
 
     def new_failure(
-        self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
+        self,
+        query_id: int,
+        arrived_at: float,
+        reason: str | None = None,
+        avoided: bool = False,
+        constraints: Any = None,
     ) -> Failure:
         """Return what would be recorded, checked. See :meth:`add_failure` for the arguments."""
         query = self.query(query_id)
@@ -300,6 +312,9 @@ class History:
             None if reason is None else check_text("reason", reason),
             check_number("arrived_at", arrived_at),
             len(self._queries),
+            constraints=()
+            if constraints is None
+            else check_constraint_values(constraints, self.num_constraints),
             avoided=avoided,
         )
 
@@ -321,7 +336,7 @@ class History:
         if outcome is None:
             state, remedy = self.state(query.id), "There is nothing to withdraw."
             if state == "pending":
-                remedy = "Nothing was told yet; say that nothing will come with tell_failed()."
+                remedy = "Nothing was told yet; say that nothing will come with fail()."
             if state == "retracted":
                 remedy = f"The reason was: {self._retractions[query.id].reason}"
             raise ValueError(
@@ -716,8 +731,9 @@ class History:
         ``json.dumps`` and back loses nothing; :meth:`from_records` reads the records again.
         ``state`` is ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters``
         exists if points have names. While a query is pending, ``arrival_order`` is None, and so are
-        ``constraints``, if there are any. A failure also has a position in the order, and a
-        ``reason``; ``avoided`` is present, and True, if its point is avoided. ``count`` and
+        ``constraints``, if there are any. A failure also has a position in the order, a ``reason``,
+        and ``constraints`` if they were told; ``avoided`` is present, and True, if its point is
+        avoided. ``count`` and
         ``noise`` are present if they were told.
 
         A query whose outcome was retracted has the outcome's position, the reason for the
@@ -863,6 +879,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
                 record.get("reason"),
                 arrived_at,
                 arrived_round,
+                constraints=tuple(record.get("constraints") or ()),
                 avoided=bool(record.get("avoided")),
             )
             if record.get("state") == "failed"

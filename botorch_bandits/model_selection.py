@@ -284,7 +284,7 @@ class BanditSearchCV(BaseSearchCV):
         if isinstance(score, str) or not math.isfinite(score):
             # scikit-learn's text ends with the last line of the fit's own traceback
             last = "" if failure is None else str(failure).strip().rpartition("\n")[2]
-            loop.tell_failed(query.id, f"no finite score: {last}".rstrip(": "), avoid=True)
+            loop.fail(query.id, f"no finite score: {last}".rstrip(": "), avoid=True)
         else:
             loop.tell(query.id, float(score))
 

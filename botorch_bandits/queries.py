@@ -202,6 +202,7 @@ class Failure:
         reason: The reason, if one was given.
         arrived_at: The time in seconds when the failure was told.
         arrived_round: The number of queries that had been asked then.
+        constraints: The constraint values that were observed nevertheless; empty if none were.
         avoided: Whether the point is avoided: the acquisition function keeps treating it as it did
             while the query was pending.
         by: The process and the host that told it; None in memory.
@@ -211,6 +212,7 @@ class Failure:
     reason: str | None
     arrived_at: float
     arrived_round: int
+    constraints: tuple[float, ...] = field(default=(), kw_only=True)
     avoided: bool = field(default=False, kw_only=True)
     by: str | None = field(default=None, kw_only=True, compare=False)
 
@@ -361,7 +363,8 @@ def plain_record(
         "diagnostics": query.diagnostics,
     }
     if has_constraints:
-        record["constraints"] = None if outcome is None else list(outcome.constraints)
+        known = () if event is None else event.constraints
+        record["constraints"] = list(known) or None
     if isinstance(event, Retraction):
         record["retracted_reward"] = event.outcome.reward
         record |= {f"retracted_{k}": v for k, v in weighting_of(event.outcome).items()}

@@ -854,7 +854,7 @@ class _Run:
                 f"Query {asked.id} at {shown_value(argument_of(asked))} stays pending, and the "
                 f"next run evaluates it once more. With catch=({type(error).__name__},), a run "
                 "records such failures and goes on; "
-                f"loop.tell_failed({asked.id}) gives up this query alone."
+                f"loop.fail({asked.id}) gives up this query alone."
             )
             self.error = self.error or error
         except BaseException as error:  # the interrupt of a worker
@@ -867,8 +867,8 @@ class _Run:
         where = f"query {asked.id} at {shown_value(argument_of(asked))} failed"
         reason = "".join(traceback.format_exception_only(error)).strip()
         steps = "".join(traceback.format_exception(error))
-        told = f"{reason}\n\n{steps}", True  # its point is avoided
-        failure = self._record(asked, self.loop.tell_failed, *told)
+        told = f"{reason}\n\n{steps}", None, True  # its point is avoided
+        failure = self._record(asked, self.loop.fail, *told)
         self.num_in_a_row += 1
         if self.num_in_a_row >= max(MOST_FAILURES_IN_A_ROW, 2 * self.most):
             self.error = EvaluationError(
@@ -911,7 +911,7 @@ class _Run:
             if time.time() - asked.asked_at >= self.lease:
                 self.running.pop(asked.id, None)
                 reason = f"no answer within {self.lease:g} seconds"
-                self._note(asked, self._record(asked, self.loop.tell_failed, reason))
+                self._note(asked, self._record(asked, self.loop.fail, reason))
 
     def _patience(self) -> float | None:
         """Return the seconds until the lease of a query ends."""

@@ -110,7 +110,7 @@ def test_bookkeeping_is_the_papers(actions: list[int | None], max_delay: int) ->
         else:
             query_id = waiting[action % len(waiting)]
             if action < 0:
-                loop.tell_failed(query_id)
+                loop.fail(query_id)
                 reference.failed.add(query_id)
                 continue
             late = max_delay < len(reference.asked) + 1 - reference.asked[query_id]

@@ -43,7 +43,7 @@ def loop_with_everything() -> BanditLoop:
     for reward in range(5):
         now = 1000.0 + 20.0 * reward
         loop.tell(loop.ask(at=now).id, float(reward), at=now + 10.0)
-    loop.tell_failed(loop.ask(at=1100.0).id, "no license", at=1110.0)
+    loop.fail(loop.ask(at=1100.0).id, "no license", at=1110.0)
     loop.retract(4, "told in grams", at=1120.0)
     loop.ask(at=1130.0)
     return loop

@@ -261,7 +261,7 @@ def test_what_somebody_else_told_meanwhile_is_kept() -> None:
         if query.id == 0:
             loop.tell(query.id, 5.0)
         if query.id == 1:
-            loop.tell_failed(query.id, "somebody knew")
+            loop.fail(query.id, "somebody knew")
         return 1.0
 
     play(loop, tell_first, 4, workers=2, callbacks=lambda query, event: seen.append(query.id))

@@ -193,7 +193,7 @@ class Player:
             self.waiting.remove(due)
             _, query_id, reward, told = due
             if "failures" in self.features and query_id % 4 == 2:
-                self.loop.tell_failed(query_id)
+                self.loop.fail(query_id)
             else:
                 self.loop.tell(query_id, reward, **told)
 

@@ -140,6 +140,6 @@ def test_a_loop_says_what_it_is():
 def test_a_query_in_place_of_its_id_is_refused():
     loop = a_loop()
     query = loop.ask()
-    for tell in (lambda: loop.tell(query, 1.0), lambda: loop.tell_failed(query)):
+    for tell in (lambda: loop.tell(query, 1.0), lambda: loop.fail(query)):
         with pytest.raises(TypeError, match=r"query_id is Query\(id=0.*pass its"):
             tell()

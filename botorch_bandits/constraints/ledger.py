@@ -167,7 +167,8 @@ class Ledger:
         has the smallest violation.
 
         Args:
-            rewards: ``batch_shape x n``, ``n`` at least 1.
+            rewards: ``batch_shape x n``, ``n`` at least 1; one for each row, and minus infinity
+                for an evaluation that failed.
 
         Returns:
             ``batch_shape`` row numbers and ``batch_shape`` booleans.

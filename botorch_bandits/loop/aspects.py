@@ -382,7 +382,7 @@ class Multipliers(Aspect):
         self._state = rule.init()
         self.first_of_segment, self.num_rounds = 0, 0
         self._is_first_round = True  # whether the round is the first of the segment
-        self._values: list[tuple[float, ...]] = []  # values of each outcome, in order of arrival
+        self._values: list[tuple[float, ...]] = []  # as told, in order of arrival
         self._epochs: list[int] = []
         self.best: Outcome | None = None
         self.updates: list[MultiplierUpdate] = []
@@ -497,7 +497,7 @@ class Multipliers(Aspect):
                 f"most {LARGEST_OUTCOME:g}. Tell the values in a larger unit, or use a penalty "
                 "that grows more slowly, such as Polynomial(c, n), a smaller c, or "
                 "max_multiplier=. If the values stand for an evaluation that failed, use "
-                f"tell_failed(query_id, reason=...). {WAY_ON}"
+                f"fail(query_id, reason=...). {WAY_ON}"
             )
 
     def _is_clearly_small(self, outcome: Outcome) -> bool:
@@ -512,14 +512,23 @@ class Multipliers(Aspect):
         return largest + size * (1.0 + rule.num_constraints * largest) <= 0.5 * LARGEST_OUTCOME
 
     def told(self, outcome: Outcome) -> None:
-        """Process an outcome; the ledger has it even if its query does not count any more."""
-        self._values.append(outcome.constraints)
-        self._epochs.append(self.num_epochs)
+        """Process an outcome."""
+        self._count(outcome)
         is_feasible = max(outcome.constraints) <= 0.0
         if is_feasible and (self.best is None or outcome.reward > self.best.reward):
             self.best = outcome
-        if outcome.query_id >= self.first_of_segment and self.rule.observes == "outcomes":
-            values = torch.tensor(outcome.constraints, dtype=DTYPE)
+
+    def failed(self, event: Event) -> None:
+        """Process a failure, which counts if its constraint values were told."""
+        if event.constraints:
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
+        """Count constraint values; the ledger has them even if the query does not count."""
+        self._values.append(event.constraints)
+        self._epochs.append(self.num_epochs)
+        if event.query_id >= self.first_of_segment and self.rule.observes == "outcomes":
+            values = torch.tensor(event.constraints, dtype=DTYPE)
             self._state = self.rule.observe(self._state, values)
 
     def reset(self, reset: Reset) -> None:

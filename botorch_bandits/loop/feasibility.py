@@ -7,6 +7,7 @@ without them.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -115,18 +116,20 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
         bounds: What :func:`smallest_lower_bounds` returned.
     """
     sign = 1.0 if history.maximize else -1.0
-    rewards = torch.tensor([sign * outcome.reward for outcome in history.outcomes], dtype=DTYPE)
+
+    def excess(outcome: Outcome) -> float:
+        return math.hypot(*(max(value, 0.0) for value in outcome.constraints))
+
     nearest, is_feasible = None, False
-    if len(rewards):
-        row, meets = multipliers.ledger().best_point(rewards)
-        outcome, is_feasible = history.outcomes[int(row)], bool(meets)
-        nearest = history.query(outcome.query_id), outcome
+    if history.num_arrived:
+        best = max(history.outcomes, key=lambda told: (-excess(told), sign * told.reward))
+        nearest, is_feasible = (history.query(best.query_id), best), excess(best) == 0.0
     in_force = multipliers.values.tolist()
     entries = [
         ConstraintFeasibility(j + 1, float(bound), in_force[j], float(bound) > 0.0)
         for j, bound in enumerate(bounds)
     ]
-    is_met = bool(is_feasible) and not any(entry.is_infeasible for entry in entries)
+    is_met = is_feasible and not any(entry.is_infeasible for entry in entries)
     return Feasibility(tuple(entries), nearest, is_met)
 
 

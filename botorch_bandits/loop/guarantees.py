@@ -653,7 +653,7 @@ def with_constraints(  # noqa: C901 - a gap for each requirement
         combined = _without_rates(
             combined,
             f"{num_without} of {history.num_queries} rounds have no outcome, but the proof needs "
-            "the constraint values of all rounds",
+            "the reward and the constraint values of all rounds",
         )
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so

@@ -275,7 +275,8 @@ class Log:
             entry = history.new_outcome(about, body["reward"], event.at, constraints, **weighting)
         elif event.kind == Failure.state:
             avoided = bool(body.get("avoided"))
-            entry = history.new_failure(about, event.at, body.get("reason"), avoided)
+            constraints = body.get("constraints")
+            entry = history.new_failure(about, event.at, body.get("reason"), avoided, constraints)
         elif event.kind == Retraction.state:
             self.fit = None  # it may use a row that no longer counts
             entry = history.new_retraction(about, body["reason"], event.at)
@@ -328,7 +329,11 @@ def _told(outcome: Outcome) -> tuple[str, float, dict[str, Any]]:
 
 
 def _failed(failure: Failure) -> tuple[str, float, dict[str, Any]]:
-    body = {"reason": failure.reason, "avoided": failure.avoided or None}
+    body = {
+        "reason": failure.reason,
+        "constraints": list(failure.constraints) or None,
+        "avoided": failure.avoided or None,
+    }
     return failure.state, failure.arrived_at, body
 
 

@@ -25,6 +25,7 @@ from botorch_bandits.checks import (
     explains_arguments,
     level_of_users_line,
     name_of,
+    shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee, ModelCheck
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
@@ -165,7 +166,7 @@ class BanditLoop(AttachesPoints):
     @explains_arguments(
         "BanditLoop",
         journal="Pass storage=, such as storage='run.db'.",
-        clock="Pass at= to ask, tell, tell_failed, attach and retract.",
+        clock="Pass at= to ask, tell, fail, attach and retract.",
         minimize="To minimize, pass maximize=False.",
         direction="To minimize, pass maximize=False.",
         random_state="Pass seed=, an integer.",
@@ -411,14 +412,11 @@ class BanditLoop(AttachesPoints):
                 if recorded := self._log.record(outcome):
                     return recorded[0]
 
-    @explains_arguments(
-        constraints="No constraint values can be told without a reward, so keep an account of what "
-        "failed and lost queries cost, and tell the loop limits that are tighter by as much."
-    )
-    def tell_failed(
+    def fail(
         self,
         query_id: int,
         reason: str | None = None,
+        constraints: Any = None,
         avoid: bool = False,
         *,
         at: float | None = None,
@@ -431,12 +429,14 @@ class BanditLoop(AttachesPoints):
         query is lost: it keeps the minimum. Its round still counts. Telling the failure again does
         nothing and returns the recorded failure.
 
-        With ``constraints=``, a failed query counts neither in the ledger nor in the multipliers,
-        whatever it cost: no constraint values can be told without a reward.
+        In a loop with constraints, a failed query counts in the ledger and in the multipliers if
+        its constraint values are told, such as what the evaluation cost before it failed.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
             reason: Why.
+            constraints: One number for each constraint, as for :meth:`tell`; None if they are not
+                known.
             avoid: Whether the loop should avoid the point, because the point caused the failure.
                 This makes a difference only with ``Hallucinated`` feedback.
             at: The time in seconds, as for :meth:`ask`.
@@ -444,7 +444,8 @@ class BanditLoop(AttachesPoints):
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reason is not a string.
-            ValueError: If the query has a reward, or had one that was retracted.
+            ValueError: If the query has a reward, had one that was retracted, or failed with other
+                constraint values; or if constraint values are refused as in :meth:`tell`.
             StorageError: If the failure cannot be written to the storage. Nothing is recorded then.
 
         Warns:
@@ -455,9 +456,19 @@ class BanditLoop(AttachesPoints):
         with self._lock:
             while (told := self._history.failure(query_id)) is None:
                 now = self._log.now(at)
-                failure = self._history.new_failure(query_id, now, reason, avoided)
+                given = (reason, avoided, constraints)
+                failure = self._history.new_failure(query_id, now, *given)
+                if failure.constraints:
+                    check_all_carried(0.0, failure.constraints)
+                    lost = Outcome(query_id, 0.0, now, failure.arrived_round, failure.constraints)
+                    self._chooser.check_outcome(lost)
                 if self._log.record(failure):
                     warn_of_repeated_failures(self.settings, self._history)
+            if constraints is not None and told.constraints != tuple(map(float, constraints)):
+                raise ValueError(
+                    f"query_id {query_id} failed with constraints {list(told.constraints)}, and "
+                    f"was now told {shown_value(constraints)}; a failure is final."
+                )
             return told
 
     def retract(self, query_id: int, reason: str, *, at: float | None = None) -> Retraction:

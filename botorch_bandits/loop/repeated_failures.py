@@ -63,7 +63,7 @@ def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
     warnings.warn(
         f"the point ({point_text(query)}) failed {MOST_AT_A_POINT} times in a row and never gave "
         "an outcome, and the loop will go on asking for it. If the point is the cause, pass "
-        "avoid=True: loop.tell_failed(query.id, reason, avoid=True).",
+        "avoid=True: loop.fail(query.id, reason, avoid=True).",
         RepeatedFailureWarning,
         stacklevel=level_of_users_line(),
     )

@@ -122,7 +122,7 @@ def step(loop: BanditLoop) -> None:
     elif not waiting or (lot < 0.5 and len(waiting) < 4):
         loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None, at=now)
     elif lot < 0.6:
-        loop.tell_failed(chance.choice(waiting), reason=f"at step {number}", at=now)
+        loop.fail(chance.choice(waiting), reason=f"at step {number}", at=now)
     else:
         query = history.query(chance.choice(waiting))
         loop.tell(query.id, reward(query.x, query.id), constraints(loop, query.x), at=now)

@@ -135,7 +135,7 @@ class LoopPlayer(Player):
 
     def give_up(self, t: int) -> None:
         """See the base class."""
-        self._loop.tell_failed(self._ids[t], "it did not come")
+        self._loop.fail(self._ids[t], "it did not come")
 
 
 def _loop_context(context: Coordinates) -> list[float] | None:

@@ -714,7 +714,7 @@ class _LoopRun(_AnyRun):
     def tell(self, arrived: list[_Told]) -> None:
         for told in arrived:
             if told.fails:
-                self.loop.tell_failed(told.query_id, at=self.now)
+                self.loop.fail(told.query_id, at=self.now)
             else:
                 given: dict[str, Any] = {}
                 if told.constraint is not None:

@@ -143,7 +143,7 @@ ONE_CONTEXT = [
 def test_a_failed_query_and_an_attached_one_leave_the_rest(chosen: Setting) -> None:
     played = Played(chosen)
     played.play(2)
-    played.loop.tell_failed(played.ask())
+    played.loop.fail(played.ask())
     if not chosen.is_censored:
         played.loop.attach([0.25] if chosen.is_box else [0.0], played.reward)
     played.play(2)

@@ -54,7 +54,7 @@ def test_a_failed_query_is_no_longer_pending() -> None:
     loop = BanditLoop(BOX, MODEL, acquisition)
     loop.attach([0.5], 0.0)
     first, second = loop.ask(), loop.ask()
-    loop.tell_failed(first.id)
+    loop.fail(first.id)
     loop.ask()
     assert seen[-1].tolist() == [second.x.tolist()]
     assert [query.id for query in loop.history.pending_in(4)] == [2]
@@ -71,24 +71,24 @@ def test_an_answer_is_given_once_and_refused_when_it_differs() -> None:
         with pytest.raises(ValueError, match=r"already has the reward|reward is nan"):
             loop.tell(query.id, reward, constraints)
     with pytest.raises(ValueError, match="is already told"):
-        loop.tell_failed(query.id)
+        loop.fail(query.id)
     assert loop.history.to_records() == before
-    failure = loop.tell_failed(other.id, "lost in the post")
-    assert loop.tell_failed(other.id, "another reason") is failure
+    failure = loop.fail(other.id, "lost in the post")
+    assert loop.fail(other.id, "another reason") is failure
     with pytest.raises(ValueError, match=r"failed \(lost in"):
         loop.tell(other.id, 1.0, [0.0, 0.0])
     for wrong, error in ((3, TypeError), ("", ValueError)):
         with pytest.raises(error, match="reason"):
-            loop.tell_failed(loop.ask().id, wrong)  # type: ignore[arg-type]
+            loop.fail(loop.ask().id, wrong)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="never asked"):
-        loop.tell_failed(99)
+        loop.fail(99)
 
 
 def test_a_request_is_answered_once() -> None:
     loop = BanditLoop(BOX, MODEL, UCB, context_dim=1, horizon=3)
     first = loop.ask([0.1], request_id="a")
     assert loop.ask([0.1], request_id="a") is first
-    loop.tell_failed(first.id)
+    loop.fail(first.id)
     assert loop.ask([0.1], request_id="a") is first
     with pytest.raises(ValueError, match="request_id 'a' was answered"):
         loop.ask([0.2], request_id="a")
@@ -256,7 +256,7 @@ def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
                 query = loop.ask(request_id=f"{number} {i}")
                 assert loop.ask(request_id=f"{number} {i}") is query
                 if (number + i) % 5 == 0:
-                    loop.tell_failed(query.id, f"thread {number}")
+                    loop.fail(query.id, f"thread {number}")
                 else:
                     loop.tell(query.id, float(query.id))
                     loop.tell(query.id, float(query.id))
@@ -285,7 +285,7 @@ def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
             while events and events[0].arrived_round < query.round_number:
                 event = events.pop(0)
                 if live.outcome(event.query_id) is None:
-                    replayed.tell_failed(event.query_id)
+                    replayed.fail(event.query_id)
                 else:
                     replayed.tell(event.query_id, float(event.query_id))
             assert replayed.ask().x.equal(query.x)
@@ -331,9 +331,9 @@ class DurableLoop(RuleBasedStateMachine):
         row = self.table[number] if number < len(self.table) else None
         if row is None or row[1] in ("told", "retracted"):
             with pytest.raises((KeyError, ValueError)):
-                self.loop.tell_failed(number, reason)
+                self.loop.fail(number, reason)
         else:
-            known = self.loop.tell_failed(number, reason).reason
+            known = self.loop.fail(number, reason).reason
             row[1:] = ["failed", row[2] or reason]
             assert known == row[2]
 

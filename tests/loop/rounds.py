@@ -174,7 +174,7 @@ class Setting:
             if t - query.round_number < delay:
                 continue
             if query.id % 5 == 3 and self.special == "failures":
-                loop.tell_failed(query.id, avoid=query.id % 2 == 0, at=0.0)
+                loop.fail(query.id, avoid=query.id % 2 == 0, at=0.0)
                 continue
             context = None if query.context is None else float(query.context[0])
             loop.tell(query.id, at=0.0, **self.outcome(query.id, float(query.x[0]), context))

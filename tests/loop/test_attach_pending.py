@@ -72,7 +72,7 @@ def test_what_is_attached_is_pending_like_what_was_asked(
                 loop.tell(t - 1, reward(query.x))
         if t == 6:
             for loop in (asks, takes):
-                loop.tell_failed(3)
+                loop.fail(3)
     context = {"context": [0.5]} if context_dim else {}
     first, second = asks.ask(**context), takes.ask(**context)
     assert torch.equal(first.x, second.x)

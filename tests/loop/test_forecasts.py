@@ -310,7 +310,7 @@ def test_a_prior_variance_that_grows_with_the_point_is_looked_at() -> None:
 def test_rounds_that_fail_gain_nothing_so_that_nothing_is_said() -> None:
     loop = loop_of(ImprovedUpperConfidenceBound.with_options(**BOUNDS))
     assert play(loop)
-    loop.tell_failed(loop.ask().id, reason="power cut")
+    loop.fail(loop.ask().id, reason="power cut")
     assert loop.guarantee().holds
     assert loop.guarantee().forecasts == ()
 

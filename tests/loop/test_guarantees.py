@@ -192,7 +192,7 @@ def test_failures_must_not_depend_on_the_noise() -> None:
         assert assumption not in loop.guarantee().assumptions
         for _ in range(3):
             play(loop, 1)
-            loop.tell_failed(loop.ask().id, "it broke")
+            loop.fail(loop.ask().id, "it broke")
         guarantee = loop.guarantee()
         assert assumption in guarantee.assumptions
         assert f"assumes: {assumption}" in str(guarantee)
@@ -281,7 +281,7 @@ def test_rounds_in_hand_by_hand() -> None:
     tell(loop, again)
     play(loop, 1)  # 5
     failing = loop.ask()  # 6
-    loop.tell_failed(failing.id, "it broke")
+    loop.fail(failing.id, "it broke")
     wrong = loop.ask()  # 7
     tell(loop, wrong)
     play(loop, 1)  # 8: chosen with what is withdrawn now
@@ -508,7 +508,7 @@ def test_epochs_need_the_values_of_all_rounds(ends: str) -> None:
     assert loop.guarantee().holds
     query = loop.ask()
     if ends == "fails":
-        loop.tell_failed(query.id, "it broke")
+        loop.fail(query.id, "it broke")
     else:
         tell(loop, query)
         loop.retract(query.id, "a typing error")

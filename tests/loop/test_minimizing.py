@@ -331,12 +331,3 @@ def test_a_function_of_the_users_sees_the_negatives() -> None:
 def test_an_unknown_argument_of_a_loop_is_explained(given: dict[str, Any], told: str) -> None:
     with pytest.raises(TypeError, match=f"^BanditLoop has no argument {told}"):
         bb.BanditLoop(bb.Box([(0.0, 1.0)]), **given)
-
-
-def test_an_unknown_argument_of_tell_failed_is_explained() -> None:
-    loop = bb.BanditLoop(bb.Arms([[0.0], [1.0]]))
-    query = loop.ask()
-    message = r"^tell_failed has no argument 'constraints'\. No constraint values can be told"
-    with pytest.raises(TypeError, match=message):
-        loop.tell_failed(query.id, constraints=[0.1])  # type: ignore[call-arg]
-    assert loop.history.num_pending == 1

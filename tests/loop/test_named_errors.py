@@ -50,7 +50,7 @@ def test_a_time_is_a_number_of_seconds(now: Any, error: type[Exception], message
         lambda: loop.ask(at=now),
         lambda: loop.attach([0.5], 1.0, at=now),
         lambda: loop.tell(query.id, 1.0, at=now),
-        lambda: loop.tell_failed(query.id, at=now),
+        lambda: loop.fail(query.id, at=now),
         lambda: loop.retract(0, "wrong", at=now),
     ):
         with pytest.raises(error, match=message):

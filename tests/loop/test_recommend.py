@@ -644,7 +644,7 @@ def test_what_was_lost_shrinks_no_bound(acquisition: Any, avoid: bool) -> None:
     for i in range(12):
         query = loop.ask()
         if i % 4 == 2:
-            loop.tell_failed(query.id, "lost", avoid=avoid)
+            loop.fail(query.id, "lost", avoid=avoid)
         else:
             x.append(float(query.x))
             y.append(math.sin(4.0 * x[-1]) + 0.2 * random.standard_normal())

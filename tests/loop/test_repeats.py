@@ -101,7 +101,7 @@ def test_runs_end_with_the_context_a_failure_a_retraction_or_a_reset() -> None:
             loop.tell(query.id, 0.1)
             query = loop.ask()
         if end == "failed":
-            loop.tell_failed(query.id)
+            loop.fail(query.id)
         else:
             loop.tell(query.id, 0.1)
             loop.retract(query.id, "wrong")

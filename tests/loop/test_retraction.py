@@ -147,10 +147,10 @@ def test_what_cannot_be_retracted(domain):
     loop = build(domain, {})
     told, failed, pending = (loop.ask() for _ in range(3))
     loop.tell(told.id, 0.5)
-    loop.tell_failed(failed.id, "the oven broke")
+    loop.fail(failed.id, "the oven broke")
     with pytest.raises(KeyError, match="query_id 9 was never"):
         loop.retract(9, "wrong")
-    with pytest.raises(ValueError, match=r"query_id 2 is pending.*tell_failed"):
+    with pytest.raises(ValueError, match=r"query_id 2 is pending.*fail"):
         loop.retract(pending.id, "wrong")
     with pytest.raises(ValueError, match="query_id 1 is failed"):
         loop.retract(failed.id, "wrong")
@@ -169,7 +169,7 @@ def test_what_cannot_be_retracted(domain):
         with pytest.raises(ValueError, match=r"retraction is final. Attach"):
             loop.tell(told.id, reward)
     with pytest.raises(ValueError, match="already retracted; only"):
-        loop.tell_failed(told.id)
+        loop.fail(told.id)
     assert loop.attach(told.x, 0.7).query_id == 3
     assert loop.history.num_retracted == 1
 

@@ -111,7 +111,7 @@ def test_what_is_told_during_a_choice_counts_after_it(
             tell(second, 4)
             assert second.history.outcome(4).arrived_round == 6  # as far as it knows
         if event == "failed":
-            second.tell_failed(4, "no power")
+            second.fail(4, "no power")
         if event in ("retracted", "both"):
             second.retract(1, "another unit")
         if event == "both":
@@ -170,10 +170,10 @@ def test_an_outcome_that_is_told_twice_counts_once_and_another_one_is_refused(
         with pytest.raises(ValueError, match=r"has the reward 0\.5, and was now told 0\.75"):
             loop.tell(query.id, 0.75)
         with pytest.raises(ValueError, match="is already told"):
-            loop.tell_failed(query.id)
+            loop.fail(query.id)
     other = second.ask()
-    failure = second.tell_failed(other.id, "no power")
-    assert first.tell_failed(other.id, "no time") == failure
+    failure = second.fail(other.id, "no power")
+    assert first.fail(other.id, "no time") == failure
     with pytest.raises(ValueError, match=r"failed \(no power\)"):
         first.tell(other.id, 0.5)
     first.retract(query.id, "another unit")
@@ -313,7 +313,7 @@ def work(storage: Any, number: int, rounds: int, is_box: bool) -> None:
     for i in range(rounds):
         query = loop.ask()
         if (number + i) % 5 == 0:
-            loop.tell_failed(query.id, f"process {number}")
+            loop.fail(query.id, f"process {number}")
         else:
             loop.tell(query.id, value(query.x))
             loop.tell(query.id, value(query.x))

@@ -152,8 +152,8 @@ def test_scenarios_are_played_with_late_outcomes_and_judged_in_their_period() ->
             told.append((query_id, self.round))
             self.loop.tell(query_id, *outcome)
 
-        def tell_failed(self, query_id: int) -> None:
-            self.loop.tell_failed(query_id)
+        def fail(self, query_id: int) -> None:
+            self.loop.fail(query_id)
 
     variant = beyond.variants(40)[0]
     loop = Told(beyond.build_loop(variant, study.seeds[0]))

@@ -65,7 +65,7 @@ def told_loop(rewards: list[float], **settings: Any) -> BanditLoop:
 @pytest.mark.parametrize("maximize", [True, False])
 def test_outcomes_and_the_best_so_far(maximize: bool) -> None:
     loop = told_loop([1.0, 3.0, 2.0, 0.5], maximize=maximize)
-    loop.tell_failed(loop.ask().id, "no license")
+    loop.fail(loop.ask().id, "no license")
     waiting = loop.ask()
     rewards, points = plot_run(loop, "a title", reference=("the default", 1.25))
     name = "reward" if maximize else "cost"

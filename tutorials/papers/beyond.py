@@ -1299,7 +1299,7 @@ def play_scenario(
         while on_their_way and on_their_way[0][0] <= t:
             _, query_id, outcome = heapq.heappop(on_their_way)
             if outcome is None:
-                loop.tell_failed(query_id)
+                loop.fail(query_id)
             else:
                 loop.tell(query_id, outcome[0], outcome[1:] if constrained else None)
         z = scenario.contexts[t - 1]
