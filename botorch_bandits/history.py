@@ -102,7 +102,6 @@ class History:
         self._arrivals: list[Outcome] = []
         # in order of arrival; a retraction takes the position of its outcome
         self._events: list[Event] = []
-        self._requests: dict[str, int] = {}  # ids of queries
         self._best: Outcome | None = None
         self.latest_at = -math.inf
         self._num_weighted = 0  # outcomes with their own count or noise
@@ -118,7 +117,6 @@ class History:
         asked_at: float,
         context: Tensor | None = None,
         diagnostics: Mapping[str, float] | None = None,
-        request_id: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
     ) -> Query:
@@ -131,16 +129,13 @@ class History:
             asked_at: The time in seconds.
             context: The context, if the history has a context dimension.
             diagnostics: The values reported by the acquisition function, by name.
-            request_id: The caller's name for the request.
             parameters: The point as native values by name, if the domain has names.
             restriction: The points or arms that the round could choose from; see :class:`Query`.
 
         Raises:
-            TypeError: If ``request_id`` is not a string.
-            ValueError: If a shape is wrong, a value is not finite, the origin is unknown, or the
-                request was answered before.
+            ValueError: If a shape is wrong, a value is not finite, or the origin is unknown.
         """
-        given = asked_at, context, diagnostics, request_id, parameters, restriction
+        given = asked_at, context, diagnostics, parameters, restriction
         query = self.new_query(x, origin, *given)
         self.record(query)
         return query
@@ -228,7 +223,6 @@ class History:
         asked_at: float,
         context: Tensor | None = None,
         diagnostics: Mapping[str, float] | None = None,
-        request_id: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
     ) -> Query:
@@ -240,8 +234,6 @@ class History:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
         if (context is None) != (self.context_dim == 0):
             raise ValueError(f"context is {context}, but context_dim is {self.context_dim}.")
-        if request_id is not None and check_text("request_id", request_id) in self._requests:
-            raise ValueError(f"request_id {request_id!r} was answered before; use another name.")
         return Query(
             id=len(self._queries),
             _x=check_vector("x", x, length=self.dim).detach().clone(),
@@ -252,7 +244,6 @@ class History:
             if context is None
             else check_vector("context", context, length=self.context_dim).detach().clone(),
             _diagnostics=dict(diagnostics or {}),
-            request_id=request_id,
             _parameters=None if parameters is None else dict(parameters),
             _restriction=None if restriction is None else dict(restriction),
         )
@@ -395,8 +386,6 @@ class History:
             self.latest_at = max(self.latest_at, entry.asked_at)
             self._queries.append(entry)
             self._pending[entry.id] = entry
-            if entry.request_id is not None:
-                self._requests[entry.request_id] = entry.id
             return
         if isinstance(entry, Retraction):
             self.latest_at = max(self.latest_at, entry.retracted_at)
@@ -569,15 +558,6 @@ class History:
                 "Query that ask() returned."
             )
         return self._queries[query_id]
-
-    def query_of_request(self, request_id: str) -> Query | None:
-        """Return the query that answered a request, or None if the request is new.
-
-        Args:
-            request_id: The caller's name for the request, a nonempty string.
-        """
-        query_id = self._requests.get(check_text("request_id", request_id))
-        return None if query_id is None else self._queries[query_id]
 
     def outcome(self, query_id: int) -> Outcome | None:
         """Return the outcome of a query, or None if it has none or it was retracted.
@@ -844,7 +824,6 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             record["asked_at"],
             None if context is None else check_vector(f"records[{i}]['context']", context),
             record["diagnostics"],
-            record.get("request_id"),
             record.get("parameters"),
             record.get("restriction"),
         )

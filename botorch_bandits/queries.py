@@ -56,14 +56,12 @@ class Query:
         diagnostics: Values of the acquisition function and its model: ``mean``,
             ``standard_deviation``, ``width``, ``information_gain`` and ``acquisition_value``, as
             far as they exist. Also a copy.
-        request_id: The caller's name for the request, if it had one.
         parameters: The point as native values by name, if the domain has names
             (:class:`~botorch_bandits.Space`); otherwise None. Also a copy.
         restriction: The points or arms that the round could choose from, if not the whole domain;
-            see :meth:`.BanditLoop.ask`. On arms, the available ``"arms"`` or the ``"absent"`` ones,
-            by index, or ``"bits"``, one per arm, in base 64. On a box, the available ``"points"``,
-            or the ``"fixed"`` values, by name or column, and points to ``"avoid"`` with
-            ``"avoid_within"``. Also a copy.
+            see :meth:`.BanditLoop.ask`. On arms, the available ``"arms"`` by index. On a box, the
+            available ``"points"``, or the ``"fixed"`` values, by name or column, and points to
+            ``"avoid"``. Also a copy.
         asked_by: The process and the host that asked, as in ``"4242@host"``; None in memory.
     """
 
@@ -74,7 +72,6 @@ class Query:
     asked_at: float
     _context: Tensor | None = None
     _diagnostics: Mapping[str, float] = field(default_factory=dict)
-    request_id: str | None = None
     _parameters: Mapping[str, Any] | None = None
     _restriction: Mapping[str, Any] | None = None
     asked_by: str | None = None
@@ -358,7 +355,6 @@ def plain_record(
         "arrival_order": order,
         "reason": None if event is None else event.reason,
         **({"avoided": True} if event is not None and event.avoided else {}),
-        "request_id": query.request_id,
         **({} if query.restriction is None else {"restriction": query.restriction}),
         "diagnostics": query.diagnostics,
     }

@@ -63,7 +63,6 @@ def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:
                     "arrived_round": None,
                     "arrival_order": None,
                     "reason": None,
-                    "request_id": None,
                     "diagnostics": known,
                 }
             )
@@ -335,7 +334,6 @@ def test_the_data_frame_has_one_row_a_query_and_one_column_a_coordinate() -> Non
         "arrived_round",
         "arrival_order",
         "reason",
-        "request_id",
         "mean",
         "width",
     ]

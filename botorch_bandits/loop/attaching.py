@@ -13,7 +13,6 @@ from typing import Any, overload
 
 from botorch_bandits.checks import check_context, is_list, level_of_users_line
 from botorch_bandits.history import Outcome, Query
-from botorch_bandits.loop.checking import check_request
 from botorch_bandits.loop.turns import TakesTurns
 
 
@@ -83,7 +82,6 @@ class AttachesPoints(TakesTurns):
         reward: None = None,
         *,
         context: Any = None,
-        request_id: str | None = None,
         at: float | None = None,
     ) -> Query: ...
 
@@ -94,7 +92,6 @@ class AttachesPoints(TakesTurns):
         reward: Any,
         constraints: Any = None,
         context: Any = None,
-        request_id: str | None = None,
         *,
         count: int | None = None,
         noise: float | None = None,
@@ -107,7 +104,6 @@ class AttachesPoints(TakesTurns):
         reward: Any = None,
         constraints: Any = None,
         context: Any = None,
-        request_id: str | None = None,
         *,
         count: int | None = None,
         noise: float | None = None,
@@ -129,9 +125,6 @@ class AttachesPoints(TakesTurns):
             constraints: As for :meth:`tell`; given together with the reward.
             context: The ``context_dim`` numbers of the context in which the point is evaluated.
                 None without contexts.
-            request_id: The caller's name for the request; a second call with the same name, point
-                and reward does nothing and returns what was recorded. A call with a reward may
-                follow one without, whose query is then told.
             count: As for :meth:`tell`; given together with the reward.
             noise: As for :meth:`tell`; given together with the reward.
             at: As for :meth:`ask`.
@@ -143,8 +136,8 @@ class AttachesPoints(TakesTurns):
             RuntimeError: If ``horizon`` rounds were asked already.
             TypeError: If a value is of the wrong kind.
             ValueError: If the point is outside the domain; if a value is NaN, infinite, too large
-                (see :meth:`tell`), missing, or given where none is expected; or if the request was
-                made before with other values. Nothing is recorded then.
+                (see :meth:`tell`), missing, or given where none is expected. Nothing is recorded
+                then.
             StorageError: If it cannot be written to the storage. Nothing is recorded then.
 
         Warns:
@@ -174,26 +167,15 @@ class AttachesPoints(TakesTurns):
         context = check_context(self.settings.context_dim, context)
         with self._log.turn(), self._lock:
             while True:
-                if request_id is not None:
-                    answered = self._history.query_of_request(request_id)
-                    if answered is not None:
-                        check_request(answered, context, x)
-                        if reward is None:
-                            return answered
-                        weighting: dict[str, Any] = {"count": count, "noise": noise}
-                        return self.tell(answered.id, reward, constraints, at=at, **weighting)
                 round_number, now = self._next_round(), self._log.now(at)
-                query = self._history.new_query(
-                    x, "attached", now, context, request_id=request_id, parameters=named
-                )
+                query = self._history.new_query(x, "attached", now, context, parameters=named)
                 entries: list[Query | Outcome] = [query]
                 if reward is not None:
                     outcome = self._history.outcome_of(
                         query.id, reward, now, round_number, constraints, count, noise
                     )
                     self._check_told(outcome, query, now)
-                    if request_id is None:
-                        self._warn_of_a_repeat(query, outcome)
+                    self._warn_of_a_repeat(query, outcome)
                     entries.append(outcome)
                 if recorded := self._log.record(*entries):
                     return recorded[-1]
@@ -217,8 +199,8 @@ class AttachesPoints(TakesTurns):
         warnings.warn(
             f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before this "
             f"loop was opened (query {earlier}), and now counts a second time. If the script "
-            "attaches its data each time it runs, name each row with request_id=, under which it "
-            "is attached only once.",
+            "attaches its data each time it runs, let it do so only if "
+            "loop.history.num_queries is 0.",
             UserWarning,
             stacklevel=level_of_users_line(),
         )

@@ -7,9 +7,8 @@ model refuses rows that are not outcomes as they were told.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from botorch.models.model import Model, ModelList
@@ -124,26 +123,6 @@ def too_large_in(history: History) -> str | None:
         f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
         f"{LARGEST_OUTCOME:g}, so that models may overflow"
     )
-
-
-def check_request(
-    query: Query,
-    context: Tensor | None,
-    x: Tensor | None = None,
-    restriction: Mapping[str, Any] | None = None,
-) -> Query:
-    """Return the query that a request was answered with, if it is the same request."""
-    is_same = (query.origin == "attached") == (x is not None)
-    is_same = is_same and (x is None or torch.equal(query.x, x))
-    is_same = is_same and query.restriction == restriction
-    if context is not None and query.context is not None:
-        is_same = is_same and torch.equal(query.context, context.to(query.context))
-    if not is_same:
-        raise ValueError(
-            f"request_id {query.request_id!r} was answered with query {query.id}, for another "
-            "context, point or restriction, or by another method. Use another name."
-        )
-    return query
 
 
 def evidence_of_loop(

@@ -262,7 +262,6 @@ class Log:
                 event.at,
                 None if context is None else check_vector("context", context).to(self._device),
                 {k: float(v) for k, v in body.get("diagnostics", {}).items()},
-                body.get("request_id"),
                 body.get("parameters"),
                 body.get("restriction"),
             )
@@ -308,7 +307,6 @@ def _asked(query: Query) -> tuple[str, float, dict[str, Any]]:
         "origin": query.origin,
         "parameters": query.parameters,
         "context": None if query.context is None else query.context.tolist(),
-        "request_id": query.request_id,
         "restriction": query.restriction,
         # JSON has no other numbers than finite ones
         "diagnostics": {

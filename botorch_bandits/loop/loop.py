@@ -39,7 +39,6 @@ from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_given,
     check_of_loop,
-    check_request,
     evidence_of_loop,
     too_large_in,
     warn_of_drift_rate,
@@ -270,12 +269,10 @@ class BanditLoop(AttachesPoints):
     def ask(
         self,
         context: Any = None,
-        request_id: str | None = None,
         *,
         available: Any = None,
         fixed: Mapping[Any, Any] | None = None,
         avoid: Any = None,
-        avoid_within: float | None = None,
         at: float | None = None,
         timeout: float | None = None,
     ) -> Query:
@@ -293,18 +290,14 @@ class BanditLoop(AttachesPoints):
         Args:
             context: ``context_dim`` numbers that are known before the choice; the loop chooses only
                 the point. None without contexts.
-            request_id: A name that the caller gives this request. A second call with the same name
-                returns the same query, even after a restart and whether or not the query has an
-                outcome.
             available: What can be chosen in this round: indices of arms, one boolean per arm, or
                 points as rows; on a box or a space, a list of points.
             fixed: Values that are fixed in this round, by parameter name on a space and by column
                 index elsewhere.
             avoid: Arms (in the same format as ``available``) or points that must not be chosen in
-                this round, such as those of running queries. If empty, nothing is avoided.
-            avoid_within: On a box or a space, the least distance between the query and the points
-                to avoid, as a share of the sides of the box; whole numbers and categories count 1
-                if they differ; 0.01 if omitted.
+                this round, such as those of running queries. If empty, nothing is avoided. On a box
+                or a space, a query keeps the distance 0.01 from them, in sides of the box; whole
+                numbers and categories count 1 if they differ.
             at: The time in seconds of a query that was asked at another time, as in a replay; now
                 if omitted. Delays in seconds are differences of such times.
             timeout: For how many seconds to wait at most while others choose; without limit if
@@ -320,9 +313,8 @@ class BanditLoop(AttachesPoints):
             TypeError: If the context is a tensor whose dtype is not float64, or an argument has the
                 wrong type.
             ValueError: If the context is missing, given without ``context_dim``, of the wrong
-                length or not finite; if nothing is left to choose from, a value is not in the
-                domain, or the loop does not support the restriction; or if the request was made
-                before with other arguments. Nothing is recorded then.
+                length or not finite; or if nothing is left to choose from, a value is not in the
+                domain, or the loop does not support the restriction. Nothing is recorded then.
             StorageError: If the query cannot be written to the storage, in which case nothing is
                 recorded, or its turn does not come in time (``TurnTimeout``).
 
@@ -333,24 +325,20 @@ class BanditLoop(AttachesPoints):
             tensor([0.], dtype=torch.float64)
         """
         context = check_context(self.settings.context_dim, context)
-        given, limits = (available, fixed, avoid, avoid_within), None
-        if any(each is not None for each in given):
-            limits = read_restriction(self.settings, *given)
+        limits = None
+        if not (available is None and fixed is None and avoid is None):
+            limits = read_restriction(self.settings, available, fixed, avoid)
         record = None if limits is None else limits.record
         if timeout is not None:
             timeout = check_positive("timeout", timeout)
         with self._log.turn(timeout), self._lock:
             while True:
-                if request_id is not None:
-                    answered = self._history.query_of_request(request_id)
-                    if answered is not None:
-                        return check_request(answered, context, restriction=record)
                 round_number, now = self._next_round(), self._log.now(at)
                 # put back when the query is on record: an error leaves it in a round that it began
                 chooser, self._cached_chooser = self._chooser, None
                 x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
                 named = self.settings.domain.decode(x)
-                told = now, context, diagnostics, request_id, named, record
+                told = now, context, diagnostics, named, record
                 query = self._history.new_query(x, origin, *told)
                 if recorded := self._log.record(query, fit=chooser.latest_fit()):
                     self._cached_chooser = chooser

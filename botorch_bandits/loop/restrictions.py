@@ -5,8 +5,8 @@ the set :math:`D_t` of the round as a separate domain. The round maximizes over 
 acquisition function that would otherwise be maximized over the whole domain, and uniform draws are
 taken from this set.
 
-Points are avoided within a distance :math:`\rho`. With :math:`p` the point that is avoided and
-:math:`s_i` the sides of the box, the condition is
+On a box, points are avoided within the distance :math:`\rho = 0.01`. With :math:`p` the point that
+is avoided and :math:`s_i` the sides of the box, the condition is
 
 .. math:: \sqrt{\sum_{i \text{ continuous}} \Bigl(\frac{x_i - p_i}{s_i}\Bigr)^2
     + \#\{i \text{ discrete} : x_i \ne p_i\}} < \rho .
@@ -14,7 +14,6 @@ Points are avoided within a distance :math:`\rho`. With :math:`p` the point that
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,7 +31,6 @@ from botorch_bandits.checks import (
     check_kept_exactly,
     check_matrix,
     check_number,
-    check_positive,
     is_listed,
     shown_value,
 )
@@ -68,11 +66,7 @@ class Restriction:
 
 
 def read_restriction(
-    settings: LoopSettings,
-    available: Any = None,
-    fixed: Any = None,
-    avoid: Any = None,
-    avoid_within: Any = None,
+    settings: LoopSettings, available: Any = None, fixed: Any = None, avoid: Any = None
 ) -> Restriction | None:
     """Return what a round may choose from; None for the whole domain.
 
@@ -81,7 +75,6 @@ def read_restriction(
         available: See :meth:`.BanditLoop.ask`.
         fixed: See :meth:`.BanditLoop.ask`.
         avoid: See :meth:`.BanditLoop.ask`.
-        avoid_within: See :meth:`.BanditLoop.ask`.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -89,8 +82,6 @@ def read_restriction(
             does not support the restriction.
     """
     fixed, avoid = (None if each is None or _is_empty(each) else each for each in (fixed, avoid))
-    if avoid_within is not None and avoid is None:
-        avoid_within = check_positive("avoid_within", avoid_within)  # checked, but not used
     if available is None and fixed is None and avoid is None:
         return None
     if settings.detection is not None:
@@ -101,43 +92,13 @@ def read_restriction(
         )
     domain = settings.domain
     if domain.arms is not None:
-        if avoid_within is not None:
-            raise ValueError(
-                f"avoid_within is {avoid_within}, but on arms, only the arms that avoid= names are "
-                "avoided. Leave it out, and name the arms nearby, too."
-            )
         return _restricted_arms(domain.arms, available, fixed, avoid)
     if not isinstance(domain, Box):
         raise ValueError(
             f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
             "round. Leave out available=, fixed= and avoid=, or use Arms, a Box or a Space."
         )
-    within = (
-        AVOIDED_WITHIN if avoid_within is None else check_positive("avoid_within", avoid_within)
-    )
-    return _restricted_box(domain, available, fixed, avoid, within)
-
-
-def arms_available(record: Mapping[str, Any], num_arms: int) -> Tensor:
-    """Return the numbers of the arms that a round could choose from, in order.
-
-    Args:
-        record: The restriction of a query on arms, see :attr:`.Query.restriction`.
-        num_arms: The number of arms.
-
-    Example:
-        >>> arms_available({"absent": [1]}, 4).tolist()
-        [0, 2, 3]
-    """
-    if "arms" in record:
-        return torch.tensor(record["arms"], dtype=torch.long)
-    there = np.ones(num_arms, dtype=np.bool_)
-    if "absent" in record:
-        there[list(record["absent"])] = False
-    else:
-        packed = np.frombuffer(base64.b64decode(record["bits"]), dtype=np.uint8)
-        there = np.unpackbits(packed, count=num_arms).astype(np.bool_)
-    return torch.from_numpy(np.flatnonzero(there))
+    return _restricted_box(domain, available, fixed, avoid)
 
 
 def points_within(query: Query, domain: Domain) -> Tensor | None:
@@ -152,20 +113,10 @@ def points_within(query: Query, domain: Domain) -> Tensor | None:
     """
     record = query.restriction or {}
     if (choices := domain.choices) is not None:
-        return choices[arms_available(record, len(choices)).to(choices.device)]
+        return choices[record["arms"]]
     if "points" not in record:
         return None
     return query.x.new_tensor(record["points"])
-
-
-def _record_of_arms(there: Any) -> dict[str, Any]:
-    """Return the available arms in the shortest form: their indices, the others, or bits."""
-    arms, absent = np.flatnonzero(there), np.flatnonzero(~there)
-    fewer = min(len(arms), len(absent))
-    if fewer > 16 and 24 * fewer > len(there):  # bits are shorter than numbers and commas
-        return {"bits": base64.b64encode(np.packbits(there).tobytes()).decode("ascii")}
-    name, listed = ("arms", arms) if len(arms) <= len(absent) else ("absent", absent)
-    return {name: listed.tolist()}
 
 
 def _restricted_arms(domain: Arms, available: Any, fixed: Any, avoid: Any) -> Restriction | None:
@@ -197,7 +148,7 @@ def _restricted_arms(domain: Arms, available: Any, fixed: Any, avoid: Any) -> Re
     if there.all():
         return None
     among = torch.from_numpy(np.flatnonzero(there)).to(domain.choices.device)
-    return Restriction(_record_of_arms(there), domain, among)
+    return Restriction({"arms": among.tolist()}, domain, among)
 
 
 def _is_empty(given: Any) -> bool:
@@ -271,9 +222,7 @@ def _read_columns(fixed: Any, dim: int) -> dict[int, float]:
     return found
 
 
-def _restricted_box(
-    domain: Box, available: Any, fixed: Any, avoid: Any, within: float
-) -> Restriction | None:
+def _restricted_box(domain: Box, available: Any, fixed: Any, avoid: Any) -> Restriction | None:
     record: dict[str, Any] = {}
     values: dict[int, float] = {}
     if fixed is not None:
@@ -281,7 +230,7 @@ def _restricted_box(
     away = None
     if avoid is not None:
         points = _read_points("avoid", avoid, domain)
-        away = _Away(points, within, domain.coordinates.sides, tuple(domain.coordinates.grids))
+        away = _Away(points, domain.coordinates.sides, tuple(domain.coordinates.grids))
     if available is None and not values and away is None:
         return None  # only dimensions that never vary are fixed
     part: Box | Arms = domain
@@ -301,7 +250,7 @@ def _restricted_box(
     if available is not None and part.choices is not None:
         return Restriction({"points": part.choices.tolist()}, part)
     if away is not None:
-        record |= {"avoid": away.points.tolist(), "avoid_within": within}
+        record["avoid"] = away.points.tolist()
     return Restriction(record, part)
 
 
@@ -378,13 +327,11 @@ class _Away:
 
     Attributes:
         points: ``n x d``, the points that are avoided.
-        within: The least distance that is allowed.
         sides: ``d``, the sides of the box.
         discrete: The coordinates that count 1 if they differ.
     """
 
     points: Tensor
-    within: float
     sides: Tensor
     discrete: tuple[int, ...]
 
@@ -401,8 +348,8 @@ class _Away:
             is_discrete[list(self.discrete)] = True
             squares = torch.where(is_discrete, (difference != 0.0).to(squares), squares)
         # the square root has no derivative at 0
-        nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * self.within**2)
-        return nearest.sqrt() / self.within - 1.0
+        nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * AVOIDED_WITHIN**2)
+        return nearest.sqrt() / AVOIDED_WITHIN - 1.0
 
     @property
     def condition(self) -> Condition:
@@ -421,9 +368,8 @@ class _Away:
         kept = X[self.condition.holds(X)]
         if len(kept) == 0:
             raise ValueError(
-                f"avoid leaves no point: all {len(X)} candidates lie within avoid_within="
-                f"{self.within:g} of an avoided point. Avoid fewer, or pass a smaller "
-                "avoid_within."
+                f"avoid leaves no point: all {len(X)} candidates lie within "
+                f"{AVOIDED_WITHIN} of an avoided point. Avoid fewer."
             )
         return kept
 
@@ -436,10 +382,7 @@ class _Away:
         try:
             part.sample(1, torch.Generator().manual_seed(0))
         except ValueError as error:
-            raise ValueError(
-                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
-                f"avoid_within than {self.within:g}."
-            ) from error
+            raise ValueError(f"avoid leaves no point: {error} Or avoid fewer points.") from error
 
 
 class _Apart(PartOfBox):

@@ -120,7 +120,7 @@ def step(loop: BanditLoop) -> None:
         x = loop.settings.domain.sample(1, torch.Generator().manual_seed(number))[0]
         loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context, at=now)
     elif not waiting or (lot < 0.5 and len(waiting) < 4):
-        loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None, at=now)
+        loop.ask(context, at=now)
     elif lot < 0.6:
         loop.fail(chance.choice(waiting), reason=f"at step {number}", at=now)
     else:

@@ -84,29 +84,13 @@ def test_an_answer_is_given_once_and_refused_when_it_differs() -> None:
         loop.fail(99)
 
 
-def test_a_request_is_answered_once() -> None:
-    loop = BanditLoop(BOX, MODEL, UCB, context_dim=1, horizon=3)
-    first = loop.ask([0.1], request_id="a")
-    assert loop.ask([0.1], request_id="a") is first
-    loop.fail(first.id)
-    assert loop.ask([0.1], request_id="a") is first
-    with pytest.raises(ValueError, match="request_id 'a' was answered"):
-        loop.ask([0.2], request_id="a")
-    outcome = loop.attach([0.5], 1.0, context=[0.3], request_id="b")
-    assert loop.attach([0.5], 1.0, context=[0.3], request_id="b") is outcome
-    for x, reward, context in (([0.6], 1.0, [0.3]), ([0.5], 2.0, [0.3]), ([0.5], 1.0, [0.4])):
-        with pytest.raises(ValueError, match=r"request_id 'b'|already has the reward 1\.0"):
-            loop.attach(x, reward, context=context, request_id="b")
-    with pytest.raises(ValueError, match="by another method"):
-        loop.ask([0.3], request_id="b")
-    with pytest.raises(ValueError, match="by another method"):
-        loop.attach([0.5], 1.0, context=[0.1], request_id="a")
-    loop.ask([0.0])
-    assert loop.ask([0.1], request_id="a") is first  # beyond the horizon nothing new is asked
+def test_beyond_the_horizon_nothing_is_asked() -> None:
+    loop = BanditLoop(BOX, MODEL, UCB, context_dim=1, horizon=1)
+    loop.ask([0.1])
     for call in (lambda: loop.ask([0.0]), lambda: loop.attach([0.5], 1.0, context=[0.0])):
-        with pytest.raises(RuntimeError, match="horizon=3"):
+        with pytest.raises(RuntimeError, match="horizon=1"):
             call()
-    assert loop.history.num_queries == 3
+    assert loop.history.num_queries == 1
 
 
 @pytest.mark.parametrize(
@@ -253,8 +237,7 @@ def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
     def work(number: int) -> None:
         try:
             for i in range(12):
-                query = loop.ask(request_id=f"{number} {i}")
-                assert loop.ask(request_id=f"{number} {i}") is query
+                query = loop.ask()
                 if (number + i) % 5 == 0:
                     loop.fail(query.id, f"thread {number}")
                 else:
@@ -273,9 +256,6 @@ def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
     live = loop.history
     assert (live.num_queries, live.num_pending) == (192, 0)
     assert all(outcome.reward == outcome.query_id for outcome in live.outcomes)
-    assert {query.request_id for query in live.queries} == {
-        f"{number} {i}" for number in range(16) for i in range(12)
-    }
     with BanditLoop(arms, MODEL, UCB, storage=path) as again:
         assert again.history.to_records() == live.to_records()
         # what was asked is a function of the order in which things happened, and of nothing else
@@ -298,18 +278,12 @@ class DurableLoop(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.table: list[list[Any]] = []
-        self.requests: dict[str, int] = {}
         self.loop: BanditLoop | None = None
         self.reopen()
 
-    @rule(name=st.none() | st.sampled_from("abc"))
-    def ask(self, name: str | None) -> None:
-        query = self.loop.ask(request_id=name)
-        if name in self.requests:
-            assert query.id == self.requests[name]
-            return
-        if name is not None:
-            self.requests[name] = query.id
+    @rule()
+    def ask(self) -> None:
+        query = self.loop.ask()
         self.table.append([query.x.tolist(), "pending", None])
 
     @rule(number=st.integers(0, 12), value=st.sampled_from([0.0, 1.0, NAN]))

@@ -118,22 +118,6 @@ def test_guarantees_count_it_as_one_that_may_be_lost() -> None:
     assert "never lost" in str(loop.guarantee())
 
 
-def test_requests() -> None:
-    loop = build()
-    query = loop.attach([0.5], request_id="lab 1")
-    assert loop.attach([0.5], request_id="lab 1") == query
-    outcome = loop.attach([0.5], 1.5, request_id="lab 1")
-    assert outcome.query_id == query.id
-    assert loop.attach([0.5], 1.5, request_id="lab 1") == outcome
-    assert loop.attach([0.5], request_id="lab 1") == query
-    assert loop.history.num_queries == 1
-    with pytest.raises(ValueError, match="answered with query 0"):
-        loop.attach([1.0], request_id="lab 1")
-    asked = loop.ask(request_id="mine")
-    with pytest.raises(ValueError, match="by another method"):
-        loop.attach(asked.x, request_id="mine")
-
-
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
@@ -142,7 +126,6 @@ def test_requests() -> None:
         (lambda loop: loop.attach([0.5], count=3), ValueError, "count is 3, but reward is missing"),
         (lambda loop: loop.attach([0.5], noise=0.1), ValueError, "noise is 0.1, but reward"),
         (lambda loop: loop.attach([0.5], context=[0.1]), ValueError, "context"),
-        (lambda loop: loop.attach([0.5], request_id=3), TypeError, "request_id must be"),
     ],
 )
 def test_bad_input_records_nothing(call: Any, error: type[Exception], match: str) -> None:
@@ -174,19 +157,9 @@ def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) ->
             loop.attach([0.1], 1.25)  # a new measurement at an old point
             loop.attach([0.2], 1.0)
     with opened() as loop:
-        with pytest.warns(UserWarning, match=r"x=\[0\.4\].*query 1\).*request_id="):
+        with pytest.warns(UserWarning, match=r"x=\[0\.4\].*query 1\).*num_queries is 0"):
             loop.attach(*rows[1])
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             loop.attach(*rows[2])
         assert loop.history.num_arrived == 8
-    named = tmp_path / "named.db"
-    for _ in range(2):
-        with (
-            warnings.catch_warnings(),
-            BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), storage=named) as loop,
-        ):
-            warnings.simplefilter("error", UserWarning)
-            for i, (x, y) in enumerate(rows):
-                loop.attach(x, y, request_id=f"row {i}")
-            assert loop.history.num_arrived == 3

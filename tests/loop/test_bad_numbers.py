@@ -196,17 +196,3 @@ def test_right_columns_pass() -> None:
     check_kernel_columns(parts, 3)
     check_kernel_columns(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), 3)
     assert a_loop(BOX, parts, context_dim=2).ask([0.1, 0.2]).id == 0
-
-
-@pytest.mark.parametrize("request_id", [["a"], {"a": 1}, 3, b"a"])
-def test_a_request_is_named_by_a_text(request_id: Any) -> None:
-    """An unhashable one was an error of a dictionary."""
-    loop = a_loop()
-    for call in (
-        lambda: loop.ask(request_id=request_id),
-        lambda: loop.attach([0.5], 1.0, request_id=request_id),
-        lambda: loop.history.query_of_request(request_id),
-    ):
-        with pytest.raises(TypeError, match="request_id must be"):
-            call()
-    assert loop.history.num_queries == 0

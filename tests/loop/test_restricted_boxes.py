@@ -219,7 +219,7 @@ def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
     first = played(domain, context_dim=num_contexts).ask(context)
     loop = played(domain, context_dim=num_contexts)
     X, Y = loop.history.arrived()
-    query = loop.ask(context, avoid=[first.x], avoid_within=0.15)
+    query = loop.ask(context, avoid=[first.x])
     domain.check_point("x", query.x)
     sides = (domain.bounds[1] - domain.bounds[0]).numpy()
     discrete = list(domain.coordinates.grids)
@@ -230,22 +230,22 @@ def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
         return np.asarray(np.sqrt(shares.sum(-1)))
 
     chosen = query.x.unsqueeze(0).numpy()
-    assert distances(chosen)[0] >= 0.15 * (1.0 - 1e-8)
+    assert distances(chosen)[0] >= 0.01 * (1.0 - 1e-8)
     num_points = 300 if "equality_constraints" in domain.constraints else 3000  # of a random walk
     points = domain.sample(num_points, torch.Generator().manual_seed(8)).numpy()
-    at = np.concatenate([chosen, points[distances(points) >= 0.15]])
+    at = np.concatenate([chosen, points[distances(points) >= 0.01]])
     if num_contexts:
         at = np.concatenate([np.full((len(at), 1), 0.4), at], axis=1)
     bounds = textbook(X.numpy(), Y[:, 0].numpy(), at)
     assert query.diagnostics["acquisition_value"] == pytest.approx(bounds[0], abs=1e-8)
     assert bounds[0] >= bounds[1:].max() - 1e-6
-    assert query.restriction == {"avoid": [first.x.tolist()], "avoid_within": 0.15}
+    assert query.restriction == {"avoid": [first.x.tolist()]}
 
 
 def test_points_that_are_far_away_change_nothing() -> None:
     first = played(Box(SQUARE)).ask()
     far = (first.x + 0.5) % 1.0
-    again = played(Box(SQUARE)).ask(avoid=[far, 1.0 - far], avoid_within=0.1)
+    again = played(Box(SQUARE)).ask(avoid=[far, 1.0 - far])
     assert torch.equal(again.x, first.x)
     assert again.diagnostics == first.diagnostics
 
@@ -253,9 +253,9 @@ def test_points_that_are_far_away_change_nothing() -> None:
 def test_given_coordinates_and_points_to_avoid_go_together() -> None:
     domain = Box([*SQUARE, (0.0, 1.0)], inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)])
     first = played(domain).ask(fixed={2: 0.5})
-    query = played(domain).ask(fixed={2: 0.5}, avoid=[first.x], avoid_within=0.2)
+    query = played(domain).ask(fixed={2: 0.5}, avoid=[first.x])
     assert float(query.x[2]) == 0.5
-    assert float((query.x - first.x).norm()) >= 0.2 * (1.0 - 1e-8)
+    assert float((query.x - first.x).norm()) >= 0.01 * (1.0 - 1e-8)
     assert float(query.x[:2].sum()) <= 1.2 + 1e-9
     assert query.diagnostics["acquisition_value"] < first.diagnostics["acquisition_value"]
 
@@ -308,9 +308,9 @@ def test_an_acquisition_that_lives_on_points_chooses_among_those_that_are_left()
     there = [tuple(row) for row in choices.tolist()]
     assert tuple(asked(fixed={1: 0.25}).tolist()) in there[:20]
     assert tuple(asked(available=choices[30:50]).tolist()) in there[30:50]
-    away = asked(avoid=[best.x], avoid_within=0.2)
+    away = asked(avoid=[best.x])
     assert tuple(away.tolist()) in there
-    assert float((away - best.x).norm()) >= 0.2
+    assert float((away - best.x).norm()) >= 0.01
     for limits in ({"fixed": {1: 0.5}}, {"available": [[0.5, 0.5]]}):
         with pytest.raises(ValueError, match="the points in choices="):
             asked(**limits)
@@ -356,9 +356,6 @@ WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
     (BOX, {"avoid": torch.zeros(3, dtype=torch.float64)}, ValueError, "avoid must be a matrix"),
     (BOX, {"avoid": torch.zeros(2, 3)}, TypeError, "avoid"),
     (BOX, {"avoid": [[math.nan, 0.5, 1.0]]}, ValueError, "avoid"),
-    (BOX, {"avoid": [[0.5, 0.5, 1.0]], "avoid_within": 0.0}, ValueError, "avoid_within"),
-    (BOX, {"avoid": [[0.5, 0.5, 1.0]], "avoid_within": 5.0}, ValueError, "avoid leaves no point"),
-    (BOX, {"avoid_within": math.nan}, ValueError, "avoid_within"),
     (BOX, {"available": []}, ValueError, "available is empty"),
     (BOX, {"available": [0, 1]}, ValueError, r"available\[0\]"),
     (BOX, {"available": [[0.5, 0.5, 0.5]]}, ValueError, r"available\[0\]\[2\] is 0.5; this dimen"),

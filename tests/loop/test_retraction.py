@@ -174,16 +174,10 @@ def test_what_cannot_be_retracted(domain):
     assert loop.history.num_retracted == 1
 
 
-def test_attached_points_are_retracted_and_requests_know_their_query():
+def test_attached_points_are_retracted():
     loop = build(BOX, {})
-    loop.attach([0.25], 1.0, request_id="batch 1")
+    loop.attach([0.25], 1.0)
     loop.retract(0, "another recipe")
-    with pytest.raises(ValueError, match="a retraction is final"):
-        loop.attach([0.25], 1.0, request_id="batch 1")
-    query = loop.ask(request_id="batch 2")
-    loop.tell(query.id, 0.5)
-    loop.retract(query.id, "likewise")
-    assert loop.ask(request_id="batch 2").id == query.id
     assert loop.history.num_arrived == 0
     loop.ask()
 

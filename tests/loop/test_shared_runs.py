@@ -207,15 +207,6 @@ def test_who_tells_at_the_same_moment_gets_what_the_other_told(
     assert first.history.num_arrived == 2
 
 
-def test_a_request_is_answered_once_for_all(tmp_path: Path) -> None:
-    first, second = (fast(tmp_path / "run.db") for _ in range(2))
-    query = first.ask(request_id="a")
-    assert second.ask(request_id="a").id == query.id
-    attached = second.attach([0.0], 1.0, request_id="b")
-    assert first.attach([0.0], 1.0, request_id="b") == attached
-    assert first.history.num_queries == 2
-
-
 def forked(function: Callable[..., Any], *arguments: Any) -> Any:
     process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
     process.start()

@@ -199,8 +199,6 @@ def test_telling_the_same_again_does_nothing_and_another_weight_is_another_outco
     for other in ({}, {"count": 4}, {"noise": 0.1}):
         with pytest.raises(ValueError, match="already has the reward"):
             loop.tell(query.id, 0.5, **other)
-    attached = loop.attach(CHOICES[0], 0.5, request_id="a", noise=0.25)
-    assert loop.attach(CHOICES[0], 0.5, request_id="a", noise=0.25) is attached
     query = loop.ask()
     assert loop.tell(query.id, 1.0, count=1) == loop.tell(query.id, 1.0)
 

@@ -89,7 +89,6 @@ def test_a_point_is_attached_by_name_and_stays_as_it_was_given() -> None:
     assert again is not None
     assert again.pop("C") == pytest.approx(0.3, rel=1e-14)
     assert again == {"depth": 4, "kernel": None, "data": "digits"}
-    assert loop.attach(GIVEN, 2.0, request_id="one") == loop.attach(GIVEN, 2.0, request_id="one")
 
 
 def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
