@@ -76,9 +76,9 @@ class BanditSearchCV(BaseSearchCV):
         batch_size: The number of candidates that are chosen before the first of them is evaluated.
             Larger batches keep more workers busy; smaller ones use more information for each
             choice.
-        objective: ``"best"`` or ``"earned"``; see :class:`~botorch_bandits.BanditLoop`.
         model: The loop's model; if omitted, one that learns everything from the scores.
-        acquisition: The loop's acquisition; if omitted, it is chosen by ``objective``.
+        acquisition: The loop's acquisition: ``"best"``, which is the default, ``"earned"``, or a
+            recipe; see :class:`~botorch_bandits.BanditLoop`.
         storage: The path of an SQLite file in which candidates and scores are recorded, by one
             process at a time. If the file exists, the search continues from it without evaluating
             recorded candidates again. Scores are recorded batch by batch: if the process is killed,
@@ -112,7 +112,6 @@ class BanditSearchCV(BaseSearchCV):
         "random_state": ["random_state"],
         "num_initial": [numbers.Integral, None],
         "batch_size": [numbers.Integral],
-        "objective": [str, None],
         "model": "no_validation",  # the loop checks it
         "acquisition": "no_validation",
         "storage": [str, Path, None],
@@ -135,9 +134,8 @@ class BanditSearchCV(BaseSearchCV):
         return_train_score: bool = False,
         num_initial: int | None = None,
         batch_size: int = 1,
-        objective: str | None = None,
         model: BanditGPRecipe | Callable[..., Any] | None = None,
-        acquisition: AcquisitionRecipe | RandomSearch | Callable[..., Any] | None = None,
+        acquisition: AcquisitionRecipe | RandomSearch | Callable[..., Any] | str | None = None,
         storage: str | Path | None = None,
     ) -> None:
         """See the class."""
@@ -146,7 +144,6 @@ class BanditSearchCV(BaseSearchCV):
         self.random_state = random_state
         self.num_initial = num_initial
         self.batch_size = batch_size
-        self.objective = objective
         self.model = model
         self.acquisition = acquisition
         self.storage = storage
@@ -237,8 +234,6 @@ class BanditSearchCV(BaseSearchCV):
         else:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {"num_initial": self.num_initial, "seed": seed}
-        if self.acquisition is None or self.objective is not None:
-            settings["objective"] = self.objective
         if self.storage is not None:
             settings["storage"] = self.storage
         return BanditLoop(space, self.model, self.acquisition, **settings)

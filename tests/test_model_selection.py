@@ -284,7 +284,7 @@ def test_the_folds_are_the_same_for_all_candidates() -> None:
     [
         ({"n_iter": 0}, ValueError, "n_iter"),
         ({"batch_size": 0}, ValueError, "batch_size"),
-        ({"objective": "worst"}, ValueError, "objective"),
+        ({"acquisition": "worst"}, ValueError, "acquisition is 'worst'"),
         ({"param_space": {"level": (0.0, 1.0)}}, TypeError, "level"),
         ({"param_space": [1.0]}, ValueError, "param_space"),
     ],

@@ -159,14 +159,14 @@ def _shared_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _acquisition(settings: Mapping[str, Any]) -> Any:
-    """Return the acquisition of a method; None for the loop's own choice.
+    """Return the acquisition of a method.
 
     The scale of the reward is unknown to the command line: bounds are multiples of the prior
     standard deviation. With a fixed prior, they are on the reward minus its mean.
     """
     method = settings["method"]
     if method in ("best", "earned"):
-        return None
+        return method
     if method == "random":
         return RandomSearch()
     given: dict[str, Any] = {"delta": 0.1, "units": "prior"}
@@ -218,7 +218,6 @@ def _open_loop(job: Job, folder: Path) -> BanditLoop:
         ValueError: If the folder cannot be written, or holds a run with other settings.
     """
     settings = json.loads(json.dumps(dict(job.settings)))
-    is_default = job.settings["method"] in ("best", "earned")
     prior = job.settings["prior"]
     model = FittedSingleTaskGP.for_domain(job.space)
     parts: dict[str, Any] = {
@@ -227,7 +226,6 @@ def _open_loop(job: Job, folder: Path) -> BanditLoop:
         "num_initial": NUM_INITIAL,
         "seed": job.settings["seed"],
         "maximize": job.maximize,
-        **({"objective": job.settings["method"]} if is_default else {}),
     }
     BanditLoop(job.space, **parts)  # settings that conflict are refused before a folder is made
     path, known = folder / SETTINGS_FILE, settings

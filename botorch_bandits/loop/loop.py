@@ -88,10 +88,9 @@ class BanditLoop(AttachesPoints):
             learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
-            or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
-        objective: What the loop is for if no acquisition is given: ``"best"`` (the default) finds a
-            good point; ``"earned"`` collects reward during the run. Both defaults were chosen by
-            measurement; neither comes with a theorem.
+            or None) and returns a BoTorch acquisition function. ``"best"``, the default, finds a
+            good point, and ``"earned"`` collects reward during the run; both were chosen by
+            measurement, and neither comes with a theorem.
         horizon: The number of rounds, if it is known. Asking for more is an error.
         feedback: How queries without an outcome are treated: ``Hallucinated()`` (the default),
             ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP``, the prior
@@ -109,7 +108,7 @@ class BanditLoop(AttachesPoints):
             ``AdditiveEpochs(...)``, ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes
             then come with constraint values.
         num_initial: The number of rounds at the start, and after each reset, that choose uniformly
-            at random; 0 if omitted, or 5 if no acquisition is given.
+            at random; if omitted, 0, or 5 with the acquisitions ``"best"`` and ``"earned"``.
         seed: The seed of everything that is drawn at random.
         maximize: If False, outcomes are costs, and the loop minimizes them. The history, the
             storage, :meth:`best`, diagnostics and plots show the costs as they were told; a prior
@@ -167,6 +166,7 @@ class BanditLoop(AttachesPoints):
         journal="Pass storage=, such as storage='run.db'.",
         clock="Pass at= to ask, tell, fail, attach and retract.",
         minimize="To minimize, pass maximize=False.",
+        objective="Pass acquisition='best' or acquisition='earned'.",
         direction="To minimize, pass maximize=False.",
         random_state="Pass seed=, an integer.",
     )
@@ -174,9 +174,8 @@ class BanditLoop(AttachesPoints):
         self,
         domain: Domain,
         model: BanditGPRecipe | ModelFactory | None = None,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | str | None = None,
         *,
-        objective: str | None = None,
         horizon: int | None = None,
         feedback: Feedback | None = None,
         restart: Restart | None = None,
@@ -191,21 +190,17 @@ class BanditLoop(AttachesPoints):
         storage: str | Path | None = None,
     ) -> None:
         """See the class."""
+        acquisition = "best" if acquisition is None else acquisition
         if num_initial is None:
-            num_initial = DEFAULT_INITIAL if acquisition is None else 0
+            num_initial = DEFAULT_INITIAL if isinstance(acquisition, str) else 0
         feedback = check_feedback(feedback)
-        if acquisition is None:
+        if isinstance(acquisition, str):
             rule = check_rule(constraints)
             acquisition = default_acquisition(
-                "best" if objective is None else objective,
+                acquisition,
                 is_censored=feedback.censored is not None,
                 weighs_constraints=rule is not None and rule.surrogate == "separate",
                 has_contexts=bool(context_dim),
-            )
-        elif objective is not None:
-            raise ValueError(
-                f"objective is {objective!r}, but it chooses an acquisition where none is given. "
-                "Leave out objective= or acquisition=."
             )
         self.settings = settings = LoopSettings(
             domain=domain,

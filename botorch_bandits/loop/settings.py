@@ -35,7 +35,6 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_kernel_columns,
-    check_one_of,
     is_list,
     is_number,
     level_of_users_line,
@@ -68,7 +67,7 @@ AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
 
 
 OBJECTIVES = ("best", "earned")
-"""The objectives of a loop without an acquisition; see :func:`default_acquisition`."""
+"""What a loop may be for, in place of an acquisition; see :func:`default_acquisition`."""
 
 DEFAULT_INITIAL = 5
 """Uniform rounds at the start of a loop without a given acquisition."""
@@ -81,7 +80,7 @@ def default_acquisition(
     weighs_constraints: bool = False,
     has_contexts: bool = False,
 ) -> AcquisitionRecipe:
-    """Return the acquisition of a loop whose user names none.
+    """Return the acquisition of a loop whose user says only what it is for.
 
     The two were chosen by measurement (``docs/league.md``). Expected improvement needs one
     incumbent, and censored feedback and separate constraints need a width, so other settings use
@@ -96,7 +95,11 @@ def default_acquisition(
     Raises:
         ValueError: If the objective is neither of the two.
     """
-    check_one_of("objective", objective, OBJECTIVES)
+    if objective not in OBJECTIVES:
+        raise ValueError(
+            f"acquisition is {objective!r}; the only names are 'best' and 'earned'. Others are "
+            "recipes, such as GPUpperConfidenceBound.with_options(width=2.0)."
+        )
     if weighs_constraints:
         return LagrangianUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
     if objective == "earned":
@@ -110,7 +113,7 @@ DEFAULT_WIDTH = 2.0
 """The posterior standard deviations of the default acquisition if it is a bound."""
 
 EARNING_WIDTH = 1.0
-"""The same with ``objective="earned"``."""
+"""The same with ``acquisition="earned"``."""
 
 
 def default_model(domain: Domain) -> ModelFactory:

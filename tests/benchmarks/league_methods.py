@@ -87,7 +87,7 @@ def loop(situation: Situation, seed: int, **more: Any) -> BanditLoop:
     """
     settings: dict[str, Any] = {"num_initial": NUM_INITIAL, "seed": seed}
     if "acquisition" not in more:
-        settings["objective"] = "earned"
+        settings["acquisition"] = "earned"
     if situation.contexts:
         settings["context_dim"] = len(situation.contexts)
     return BanditLoop(situation.domain(), **{**settings, **more})
@@ -193,7 +193,7 @@ def _of_list(acquisition: Any) -> dict[str, Maker]:
     return {"still": of_loop(partial(listed, acquisition=acquisition))}
 
 
-BEST = of_loop(partial(loop, objective="best"))
+BEST = of_loop(partial(loop, acquisition="best"))
 MIXTURE_BOUND = CandidatesUpperConfidenceBound.with_options(form="mixture")
 """The mean of the mixture of the priors plus two of its standard deviations."""
 

@@ -76,7 +76,7 @@ def test_the_best_point_is_sought_by_expected_improvement_of_the_fitted_model() 
 
 
 def test_reward_on_the_way_is_collected_by_a_narrow_bound() -> None:
-    loop = make(objective="earned")
+    loop = make(acquisition="earned")
     play(loop, 6)
     query = loop.ask()
     seen = loop.history.queries[5].diagnostics
@@ -87,7 +87,7 @@ def test_reward_on_the_way_is_collected_by_a_narrow_bound() -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_default_finds_the_best_point(objective: str) -> None:
-    loop = make(objective=objective)
+    loop = make(acquisition=objective)
     play(loop, 16)
     best = loop.best()
     assert best is not None
@@ -104,10 +104,10 @@ def test_other_settings_take_a_bound() -> None:
     censored = Censored(0.0, 30.0, max_delay=5)
     for options, expected in (
         ({}, (LogExpectedImprovement, None)),
-        ({"objective": "best"}, (LogExpectedImprovement, None)),
+        ({"acquisition": "best"}, (LogExpectedImprovement, None)),
         ({"constraints": penalizes}, (LogExpectedImprovement, None)),
         ({"context_dim": 1}, (GPUpperConfidenceBound, DEFAULT_WIDTH)),
-        ({"context_dim": 1, "objective": "earned"}, (GPUpperConfidenceBound, EARNING_WIDTH)),
+        ({"context_dim": 1, "acquisition": "earned"}, (GPUpperConfidenceBound, EARNING_WIDTH)),
         ({"feedback": censored}, (GPUpperConfidenceBound, DEFAULT_WIDTH)),
         ({"constraints": weighs}, (LagrangianUpperConfidenceBound, DEFAULT_WIDTH)),
     ):
@@ -174,7 +174,7 @@ class OwnFitted(FittedSingleTaskGP):
 @pytest.mark.parametrize(
     "options",
     [
-        {"objective": "earned"},
+        {"acquisition": "earned"},
         {"acquisition": LogExpectedImprovement.with_options()},
         {"acquisition": LogExpectedImprovement.with_options(augmented=True, maximize=False)},
         {"acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
@@ -237,20 +237,20 @@ def test_a_space_is_learned_with_its_categories() -> None:
 
 def test_a_storage_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
     path = tmp_path / "storage"
-    whole = play(make(objective="earned"), 8)
-    with BanditLoop(box(), objective="earned", seed=3, storage=path) as loop:
+    whole = play(make(acquisition="earned"), 8)
+    with BanditLoop(box(), acquisition="earned", seed=3, storage=path) as loop:
         assert play(loop, 6) == whole[:6]
     with pytest.raises(DifferentSettingsError, match="acquisition"):
-        BanditLoop(box(), objective="best", seed=3, storage=path)
-    with BanditLoop(box(), objective="earned", seed=3, storage=path) as loop:
+        BanditLoop(box(), acquisition="best", seed=3, storage=path)
+    with BanditLoop(box(), acquisition="earned", seed=3, storage=path) as loop:
         assert play(loop, 8) == whole
 
 
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_an_objective_is_no_acquisition() -> None:
-    with pytest.raises(ValueError, match="out objective= or acquisition="):
-        make(objective="best", acquisition=RandomSearch())
-    with pytest.raises(ValueError, match=r"objective is 'fast'.*best"):
-        make(objective="fast")
+def test_other_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"acquisition is 'fast'; .* 'best' and 'earned'"):
+        make(acquisition="fast")
+    with pytest.raises(TypeError, match=r"no argument 'objective'\. Pass acquisition='best'"):
+        make(objective="best")

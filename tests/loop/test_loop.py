@@ -316,7 +316,6 @@ def test_settings_are_listed_once(tmp_path: Path) -> None:
     """Constructor, settings and the storage's header have the same ones, with the same defaults."""
     parameters = inspect.signature(BanditLoop).parameters
     around = ["history", "storage"]  # they are no settings: suggestions do not depend on
-    around.append("objective")  # it chooses the acquisition
     names = [name for name in parameters if name not in around]
     assert sorted(names) == sorted(field.name for field in fields(LoopSettings))
     for field in fields(LoopSettings):

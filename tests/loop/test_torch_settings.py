@@ -48,7 +48,7 @@ def a_model(**options: Any) -> Any:
 
 ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
     "default": dict,
-    "earned": lambda: {"objective": "earned"},
+    "earned": lambda: {"acquisition": "earned"},
     "least cost": lambda: {"maximize": False},
     "default with constraints": lambda: {
         "constraints": AdditiveEpochs(num_constraints=2, epoch_length=3, surrogate="separate")

@@ -136,7 +136,7 @@ def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> N
 @ON_DOMAINS
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(6)}, {"objective": "earned"}],
+    [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(6)}, {"acquisition": "earned"}],
     ids=["plain", "contexts", "window", "earned"],
 )
 def test_the_loop_of_who_knows_nothing_takes_counts(
