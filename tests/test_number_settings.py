@@ -61,7 +61,7 @@ from botorch_bandits import (
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP
-from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
+from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.confidence import (
     AMMWidth,
     CensoredWidth,
@@ -234,10 +234,8 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         {
             "kernel": KERNEL,
             "ridge": 2.0,
-            "statistic": "integral",
             "smoothness": 2.5,
             "prior_mean": 0.3,
-            "volume": 3.0,
             "seed": 4,
         },
     ),
@@ -247,15 +245,6 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (EvidenceDetector, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.25}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
     (PowerThreshold, {"scale": math.inf}),
-    (
-        TheoreticalThreshold,
-        {
-            "constant": 2.0,
-            "norm_bound": 1.3,
-            "noise_bound": 0.3,
-            "horizon": 40,
-        },
-    ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
     (
         AdditiveEpochs,

@@ -34,7 +34,6 @@ from botorch_bandits.change_points.restart import (
 from botorch_bandits.change_points.thresholds import (
     CalibratedThreshold,
     PowerThreshold,
-    TheoreticalThreshold,
     Threshold,
 )
 
@@ -56,7 +55,6 @@ __all__ = [
     "PowerThreshold",
     "Reset",
     "Restart",
-    "TheoreticalThreshold",
     "Threshold",
     "calibrate_threshold",
     "cross_validated_ridge",

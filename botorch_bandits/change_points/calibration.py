@@ -173,7 +173,7 @@ class NullStreams:
             kernel, features = engine.matrices(engine.check_inputs(X, len(Y)))
             outcomes = Y - engine.detector.prior_mean
             largest = largest_statistics(kernel, features @ features.mT, outcomes, ridges)
-            found.append(engine.factor * largest / shape)
+            found.append(largest / shape)
             advance()
         return torch.stack(found).cpu()
 

@@ -45,7 +45,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -61,11 +60,9 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     check_number,
-    check_one_of,
     check_positive,
     check_vector,
     double_kernel,
-    store_bounds,
     store_checked,
 )
 from botorch_bandits.core.kernels import (
@@ -339,9 +336,6 @@ class DetectorEngine:
         self.points, weights = averaging_rule(domain, detector.seed)  # q x d, q
         self._roots = weights.sqrt()
         self.are_arms = isinstance(domain, Arms)
-        self.factor = 1.0
-        if detector.statistic == "integral":
-            self.factor = domain.volume if detector.volume is None else detector.volume
 
     @cached_property
     def kernel(self) -> UnitKernel:
@@ -408,7 +402,7 @@ class DetectorEngine:
             ridges = self.detector.ridges(half_sizes, dim)
             squares, variance = self._in_contexts(inputs, outcomes, given, ridges)
         thresholds = self.detector.thresholds(half_sizes, dim, variance)
-        return ChangePointTest.of(len(outcomes), squares * self.factor, thresholds)
+        return ChangePointTest.of(len(outcomes), squares, thresholds)
 
     def _in_contexts(
         self, inputs: Tensor, outcomes: Tensor, contexts: Tensor, ridges: Tensor
@@ -485,16 +479,17 @@ class ChangePointDetector:
 
     .. math:: \frac{1}{|D|} \int_D \bigl(\mu^{(1)}_n(x) - \mu^{(2)}_n(x)\bigr)^2 dx > \theta_n
 
-    (``statistic="integral"`` omits the factor :math:`1 / |D|`). Only means are used. The ridge of a
-    fit to ``n`` samples is
+    which the published threshold is for; the integral of (2.4), without the factor
+    :math:`1 / |D|`, is the same test with the threshold divided by the volume of the domain. Only
+    means are used. The ridge of a fit to ``n`` samples is
 
     .. math:: n \rho_n = c \, n^{1 - r}, \qquad r = \frac{2 a + d}{2 a + d + 1},
 
     which is :math:`c\, n^{1/7}` for a Matern 5/2 kernel in one dimension. Inputs must be uniformly
     distributed on the domain, which the queries of a bandit are not, except those that explore.
 
-    The kernel is scaled to unit prior variance; with prior variance :math:`s^2`, thresholds in
-    prior units are multiplied by :math:`s^2`. ``prior_mean`` is subtracted from the outcomes.
+    The kernel is scaled to unit prior variance; with prior variance :math:`s^2`, thresholds
+    are multiplied by :math:`s^2`. ``prior_mean`` is subtracted from the outcomes.
 
     Two detectors are equal if their tests are equal.
 
@@ -506,14 +501,10 @@ class ChangePointDetector:
             and 0.48 of the changes are detected within 300 rounds. A smaller ridge, as chosen by
             :func:`~botorch_bandits.change_points.cross_validated_ridge`, detects more at the same
             rate of false alarms, with a threshold that is calibrated for it.
-        statistic: ``"mean"`` over the domain, which the published threshold is for, or the
-            ``"integral"`` of (2.4). They differ by the volume, and so do their thresholds.
         threshold: The threshold of the squared difference; ``n`` is the half size.
         smoothness: ``a``. If None, it is read from a Matern kernel (its ``nu``) or a squared
             exponential kernel (infinity: a constant ridge).
         prior_mean: The prior mean of the reward function, a constant.
-        volume: For ``statistic="integral"``: the measure of the domain. If None, the box's volume
-            or the number of arms. For arms that represent an interval, pass its length.
         seed: The seed of the points that average over boxes of more than two dimensions.
         lengthscale: A lengthscale to set on the kernel, in float64; it is not kept.
 
@@ -539,11 +530,9 @@ class ChangePointDetector:
 
     kernel: Kernel = field(hash=False)
     ridge: float = 1.0
-    statistic: Literal["mean", "integral"] = "mean"
     threshold: Threshold = field(default_factory=PowerThreshold)
     smoothness: float | None = None
     prior_mean: float = 0.0
-    volume: float | None = None
     seed: int = 0
     lengthscale: InitVar[float | None] = None
 
@@ -556,7 +545,6 @@ class ChangePointDetector:
             prior_mean=check_number("prior_mean", self.prior_mean),
             seed=check_integer("seed", self.seed, minimum=0),
         )
-        check_one_of("statistic", self.statistic, ("mean", "integral"))
         check_instance(
             "threshold",
             self.threshold,
@@ -567,12 +555,6 @@ class ChangePointDetector:
         if self.smoothness is not None:
             store_checked(
                 self, smoothness=check_positive("smoothness", self.smoothness, or_infinite=True)
-            )
-        store_bounds(self, volume=self.volume)
-        if self.volume is not None and self.statistic == "mean":
-            raise ValueError(
-                f"volume is {self.volume}, but statistic='mean' does not depend on it. Pass "
-                "statistic='integral', or leave volume out."
             )
         _ = self.known_smoothness  # raises unless it is known
 
@@ -622,5 +604,4 @@ class ChangePointDetector:
             dim: ``d``, contexts included.
             prior_variance: The prior variance of the kernel.
         """
-        values = self.threshold.values(half_sizes, self.known_smoothness, dim)
-        return values * prior_variance if self.threshold.units == "prior" else values
+        return prior_variance * self.threshold.values(half_sizes, self.known_smoothness, dim)

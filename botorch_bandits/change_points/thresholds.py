@@ -1,8 +1,12 @@
 r"""Thresholds of the change test, as functions of the half size ``n``.
 
-The statistic is a squared difference, and so is a threshold. It is given either for a kernel of
-unit prior variance (``units="prior"``; for a model with prior variance :math:`s^2`, it is then
-:math:`s^2 \theta_n`) or directly in squared outcome units (``units="outcome"``).
+The statistic is a squared difference, and so is a threshold. It is given for a kernel of unit prior
+variance; for a model with prior variance :math:`s^2`, it is :math:`s^2 \theta_n`. Theorem 3.1 has
+
+.. math:: \theta_n = C (F^2 + g^2 \ln^2 T) \, n^{-(2a+d)/(2a+d+1)}
+
+in outcome units, with a bound ``F`` on the norm of every function, the sub-Gaussian bound ``g`` of
+the noise and the horizon ``T``, but not the constant ``C``.
 
 Source: Avanesov 2020, theorem 3.1 and (3.6), one of which prints ``g`` in place of ``g^2``; remark
 3.1 for calibration.
@@ -13,14 +17,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.checks import (
-    check_integer,
-    check_nonnegative,
     check_number,
     check_positive,
     store_checked,
@@ -46,9 +47,6 @@ def rate_exponent(smoothness: float, dim: int) -> float:
 
 class Threshold(ABC):
     """The threshold for the statistic of a tail of ``2 n`` samples."""
-
-    units: ClassVar[Literal["prior", "outcome"]] = "prior"
-    """``"prior"``: multiplied by the kernel's prior variance; ``"outcome"``: used unchanged."""
 
     @abstractmethod
     def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
@@ -93,59 +91,6 @@ class PowerThreshold(Threshold):
 
     def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
         return self.scale * half_sizes**self.exponent
-
-
-@dataclass(frozen=True)
-class TheoreticalThreshold(Threshold):
-    r"""The schedule of theorem 3.1.
-
-    .. math:: \theta_n = C (F^2 + g^2 \ln^2 T) \, n^{-(2a+d)/(2a+d+1)}
-
-    Bounds are in the units of outcomes, for a kernel scaled to unit variance, so the prior variance
-    does not enter. The theorem says that some ``C``, which depends only on the kernel, keeps false
-    alarms rare, but not which one.
-
-    Args:
-        constant: ``C``.
-        norm_bound: ``F``, a bound on the RKHS norm of every function of the environment.
-        noise_bound: ``g``, the sub-Gaussian bound of the noise.
-        horizon: ``T``, the number of rounds.
-
-    Raises:
-        TypeError: If an argument is not a number.
-        ValueError: If a bound is negative, both are zero, or the constant is not positive.
-
-    Example:
-        >>> threshold = TheoreticalThreshold(1.0, norm_bound=2.0, noise_bound=0.0, horizon=100)
-        >>> threshold.values(torch.ones(1, dtype=torch.float64), 2.5, 1)
-        tensor([4.], dtype=torch.float64)
-    """
-
-    units: ClassVar[Literal["prior", "outcome"]] = "outcome"
-
-    constant: float
-    norm_bound: float
-    noise_bound: float
-    horizon: int
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        store_checked(
-            self,
-            constant=check_positive("constant", self.constant),
-            norm_bound=check_nonnegative("norm_bound", self.norm_bound),
-            noise_bound=check_nonnegative("noise_bound", self.noise_bound),
-            horizon=check_integer("horizon", self.horizon, minimum=2),
-        )
-        if self.norm_bound == 0.0 and self.noise_bound == 0.0:
-            raise ValueError(
-                "norm_bound and noise_bound are both 0, so the threshold would be 0; at least one "
-                "must be positive."
-            )
-
-    def values(self, half_sizes: Tensor, smoothness: float, dim: int) -> Tensor:
-        size = self.norm_bound**2 + (self.noise_bound * math.log(self.horizon)) ** 2
-        return self.constant * size * half_sizes ** -rate_exponent(smoothness, dim)
 
 
 @dataclass(frozen=True)

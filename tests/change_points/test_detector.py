@@ -11,7 +11,7 @@ import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import Arms, Box, ChangePointDetector
-from botorch_bandits.change_points import PowerThreshold, TheoreticalThreshold, half_samples
+from botorch_bandits.change_points import PowerThreshold, half_samples
 from botorch_bandits.change_points.half_samples import ChangePointTest, largest_statistics
 
 from . import dense
@@ -114,24 +114,6 @@ def test_whole_numbers_are_summed():
     np.testing.assert_allclose(result.statistics.numpy(), exact, rtol=1e-8)
 
 
-def test_integral_is_the_mean_times_the_volume():
-    arms, y = on_arms(30, seed=1)
-    mean = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=1.0)
-    integral = dataclasses.replace(mean, statistic="integral", volume=5.0)
-    summed = dataclasses.replace(mean, statistic="integral")
-    of_mean = mean.on(LINE).test(arms, y).statistics
-    for detector, factor in ((integral, 5.0), (summed, 60.0)):
-        torch.testing.assert_close(detector.on(LINE).test(arms, y).statistics, factor * of_mean)
-    box = Box([[1.0], [3.0]])
-    X, y = dense.samples(10, 1, seed=2)
-    X = X + 1.0
-    of_mean = mean.on(box).test(X, y)
-    of_box = summed.on(box).test(X, y)
-    torch.testing.assert_close(of_box.statistics, 2.0 * of_mean.statistics)
-    # thresholds stay: statistic and threshold must be chosen together
-    assert torch.equal(of_box.thresholds, of_mean.thresholds)
-
-
 def test_prior_variance_and_mean_are_units():
     """Twice the outcomes with four times the prior variance: the same decisions."""
     arms, y = on_arms(50, seed=4)
@@ -144,13 +126,6 @@ def test_prior_variance_and_mean_are_units():
     torch.testing.assert_close(b.statistics, 4.0 * a.statistics, rtol=1e-10, atol=0.0)
     torch.testing.assert_close(b.thresholds, 4.0 * a.thresholds, rtol=1e-12, atol=0.0)
     assert (a.half_size, a.detected, a.location) == (b.half_size, b.detected, b.location)
-    # bounds of the theorem are in outcome units already
-    theory = TheoreticalThreshold(1.0, norm_bound=2.0, noise_bound=0.1, horizon=100)
-    c, d = (
-        dataclasses.replace(detector, threshold=theory).on(LINE).test(arms, y)
-        for detector in (plain, other)
-    )
-    assert torch.equal(c.thresholds, d.thresholds)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +174,7 @@ def test_detectors_are_equal_if_they_test_equally():
     assert detector() == detector()
     assert hash(detector()) == hash(detector())
     others = [{"lengthscale": 2.0}, {"ridge": 0.5}, {"threshold": PowerThreshold(2.0)}]
-    others += [{"statistic": "integral"}, {"prior_mean": 1.0}, {"smoothness": 1.5}, {"seed": 1}]
+    others += [{"prior_mean": 1.0}, {"smoothness": 1.5}, {"seed": 1}]
     assert all(detector() != detector(**other) for other in others)
     assert dataclasses.replace(detector(), ridge=0.5) == detector(ridge=0.5)
 
@@ -215,10 +190,7 @@ def test_kernel_of_the_user_is_not_touched():
     ("settings", "error", "message"),
     [
         ({"ridge": 0.0}, ValueError, "ridge is 0.0"),
-        ({"statistic": "sum"}, ValueError, "statistic is 'sum'"),
         ({"threshold": 2.6}, TypeError, "threshold is 2.6"),
-        ({"volume": 5.0}, ValueError, "does not depend on it"),
-        ({"volume": -5.0, "statistic": "integral"}, ValueError, "volume is -5.0"),
         ({"prior_mean": math.nan}, ValueError, "prior_mean is nan"),
         ({"smoothness": 0.0}, ValueError, "smoothness is 0.0"),
         ({"kernel": LinearKernel()}, ValueError, "cannot be read from LinearKernel"),

@@ -14,7 +14,6 @@ from botorch_bandits import Arms, Box, ChangePointDetector
 from botorch_bandits.change_points import (
     CalibratedThreshold,
     PowerThreshold,
-    TheoreticalThreshold,
     calibrate_threshold,
     cross_validated_ridge,
     estimate_false_alarm_rate,
@@ -38,25 +37,13 @@ def test_published_threshold():
     torch.testing.assert_close(values, 2.6 / SIZES ** (6.0 / 7.0))
 
 
-@pytest.mark.parametrize(("given", "exponent"), [((2.5, 1), 6 / 7), ((0.5, 3), 4 / 5)])
-def test_theoretical_threshold(given, exponent):
-    threshold = TheoreticalThreshold(0.3, 2.0, 0.05, 1200)
-    # C (F^2 + g^2 ln^2 T): both squared
-    size = 0.3 * (4.0 + 0.05**2 * math.log(1200) ** 2)
-    torch.testing.assert_close(threshold.values(SIZES, *given), size * SIZES**-exponent)
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: PowerThreshold(scale=0.0), "scale is 0.0"),
         (lambda: PowerThreshold(exponent=math.inf), "exponent is inf"),
-        (lambda: TheoreticalThreshold(0.0, 1.0, 1.0, 10), "constant is 0.0"),
-        (lambda: TheoreticalThreshold(1.0, -1.0, 1.0, 10), "norm_bound is -1.0"),
-        (lambda: TheoreticalThreshold(1.0, 0.0, 0.0, 10), "both 0"),
-        (lambda: TheoreticalThreshold(1.0, 1.0, 1.0, 1), "horizon is 1"),
     ],
-    ids=range(6),
+    ids=range(2),
 )
 def test_bad_thresholds(build, message):
     with pytest.raises(ValueError, match=message):
@@ -121,15 +108,9 @@ def test_calibrated_rate_holds(functions):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("volume", [None, 5.0])
-def test_alarms_of_the_estimate_are_those_of_a_stream(volume):
+def test_alarms_of_the_estimate_are_those_of_a_stream():
     """The same streams through the detector, one sample after the other."""
-    detector = dataclasses.replace(
-        DETECTOR,
-        threshold=PowerThreshold(scale=volume or 1.0),
-        statistic="mean" if volume is None else "integral",
-        volume=volume,
-    )
+    detector = dataclasses.replace(DETECTOR, threshold=PowerThreshold(scale=1.0))
     engine = detector.on(LINE)
     streams = NullStreams(engine, horizon=20, noise=0.3, seed=4)
     alarms = 0

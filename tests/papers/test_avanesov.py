@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from botorch_bandits import BanditGP, BanditLoop, run
-from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart
+from botorch_bandits.change_points import (
+    ChangePointRestart,
+    NeverRestart,
+    OracleRestart,
+    PowerThreshold,
+)
 from botorch_bandits.problems import ArmsProblem, SwitchingProblem
 from papers import avanesov
 from papers.avanesov import count_detections, fit_power, kernel, model_noise, tabulate_detections
@@ -53,7 +58,7 @@ def test_what_the_paper_leaves_open_is_an_option() -> None:
         restart = method.restart(study.change_points)
         if isinstance(restart, ChangePointRestart):
             assert restart.detector.ridge == 0.3
-            assert restart.detector.on(study.arms).factor == 5.0
+            assert restart.detector.threshold == PowerThreshold(scale=2.6 / 5.0)
     assert model_noise(0.2, 1200) == 0.2
     with pytest.raises(ValueError, match="noise_variance"):
         panels("avanesov-compare", noise_variance="figure")

@@ -428,10 +428,11 @@ def detector(ridge: float = 1.0, statistic: Statistic = "mean") -> ChangePointDe
     Args:
         ridge: ``c``, which the paper does not specify.
         statistic: ``"integral"``, as in the paper's text, or ``"mean"``, which reproduces its
-            figures.
+            figures. The integral is the mean times the length of the interval.
     """
-    volume = LENGTH if statistic == "integral" else None
-    return ChangePointDetector(kernel(), ridge=ridge, statistic=statistic, volume=volume)
+    check_one_of("statistic", statistic, ("mean", "integral"))
+    scale = 2.6 / LENGTH if statistic == "integral" else 2.6
+    return ChangePointDetector(kernel(), ridge=ridge, threshold=PowerThreshold(scale))
 
 
 def model_noise(noise_variance: float | str, num_rounds: int) -> float:
@@ -671,8 +672,7 @@ def calibration(num_trials: int = 200, seed: int = 0) -> list[Row]:
         threshold = calibrate_threshold(
             tested, arms, false_alarm_rate=ALARM_RATE, confidence=None, **simulated
         )
-        scale = threshold.levels[0]
-        level = PowerThreshold(scale)
+        scale = threshold.levels[0] * (LENGTH if statistic == "integral" else 1.0)
         is_seen = torch.zeros(2, dtype=torch.float64)
         for row, values in zip(drawn, rewards, strict=True):
             # the largest ratio of statistic and threshold over the tests after the change
@@ -682,7 +682,7 @@ def calibration(num_trials: int = 200, seed: int = 0) -> list[Row]:
                 ratios.append(float((test.statistics / test.thresholds).max()))
             largest = max(ratios)
             is_seen += torch.tensor(
-                [largest > 1.0, largest * PowerThreshold().scale > level.scale],
+                [largest > 1.0, largest * PowerThreshold().scale > scale],
                 dtype=torch.float64,
             )
         seen = (is_seen / num_trials).tolist()
