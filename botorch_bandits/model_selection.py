@@ -303,13 +303,13 @@ class BanditSearchCV(BaseSearchCV):
         scores = self._scores
         for k, query_id in enumerate(scores.evaluated):
             scores.folds.setdefault(query_id, out[k * n_splits : (k + 1) * n_splits])
+        scores.fold = out[0]
         scores.results = self._table()
         return scores.results
 
     def _table(self) -> dict[str, Any]:
         """Return ``cv_results_`` of all candidates in the order of asking."""
-        known = sorted(self._scores.folds.items())
-        fold = next(folds for _, folds in known if folds is not None)[0]
+        known, fold = sorted(self._scores.folds.items()), self._scores.fold
         failed = {**fold, "fit_time": math.nan, "score_time": math.nan}
         for name in {"test_scores", "train_scores"} & fold.keys():
             is_one = not isinstance(fold[name], Mapping)
@@ -317,7 +317,7 @@ class BanditSearchCV(BaseSearchCV):
                 self.error_score if is_one else dict.fromkeys(fold[name], self.error_score)
             )
         n_splits = self.n_splits_
-        out = [fold for _, folds in known for fold in (folds or [failed] * n_splits)]
+        out = [each for _, folds in known for each in (folds or [failed] * n_splits)]
         points = [self.history_.query(query_id).parameters for query_id, _ in known]
         table: dict[str, Any] = super()._format_results(points, n_splits, out)
         return table
@@ -347,12 +347,14 @@ class _Scores:
     Attributes:
         folds: What scikit-learn returns for each fold; None for a candidate whose fits all failed.
         evaluated: The ids of the candidates that scikit-learn has evaluated, in order.
+        fold: What scikit-learn returned for one fold, from which the kinds of scores are known.
         results: The latest table in scikit-learn's form.
     """
 
     def __init__(self, search: BanditSearchCV, X: Any, y: Any, params: Mapping[str, Any]) -> None:
         self.folds: dict[int, list[dict[str, Any]] | None] = {}
         self.evaluated: list[int] = []
+        self.fold: dict[str, Any] = {}
         self.results: dict[str, Any] = {}
         self._path: Path | None = None
         if search.storage is None:

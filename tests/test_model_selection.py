@@ -187,6 +187,16 @@ class FailsOnce(Fragile):
         return self
 
 
+class FailsTwice(Fragile):
+    """Fails in the first two of its fits."""
+
+    def fit(self, X: Any, y: Any) -> FailsTwice:
+        super().fit(X, y)
+        if Fragile.fits <= 2:
+            raise ValueError("a full disk")
+        return self
+
+
 @pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
 @pytest.mark.parametrize("error_score", [np.nan, 0.0])
 def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score: float) -> None:
@@ -198,6 +208,16 @@ def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score
     if not history.num_failed:
         level = history.queries[0].parameters["level"]  # type: ignore[index]
         assert history.outcomes[0].reward == pytest.approx(level / 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
+def test_what_was_told_stays_in_the_table() -> None:
+    """The fits of the only candidate fail at first, and not when scikit-learn needs an example."""
+    Fragile.fits = 0
+    space, options = {"level": Float(0.0, 1.0)}, {"n_iter": 1, "cv": 2, "random_state": 0}
+    search = BanditSearchCV(FailsTwice(), space, error_score=0.0, **options).fit(X, y)
+    assert search.history_.outcomes[0].reward == 0.0
+    assert search.cv_results_["mean_test_score"][0] == search.best_score_ == 0.0
 
 
 @pytest.mark.filterwarnings("ignore:.*fits failed")
