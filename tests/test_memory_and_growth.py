@@ -9,6 +9,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
+from benchmarks.peak_memory import kept_bytes
 from botorch_bandits import (
     Arms,
     BanditGP,
@@ -28,26 +29,6 @@ MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.1)
 BOUNDS = {"rkhs_bound": 20.0, "noise_bound": 0.1}
 
 
-def tensor_bytes(value: Any, seen: set[int]) -> int:
-    """The memory of all tensors that can be reached, each storage once."""
-    if id(value) in seen:
-        return 0
-    seen.add(id(value))
-    if isinstance(value, Tensor):
-        storage = value.untyped_storage()
-        if storage.data_ptr() in seen:
-            return 0
-        seen.add(storage.data_ptr())
-        return storage.nbytes()
-    if isinstance(value, dict):
-        return sum(tensor_bytes(entry, seen) for entry in value.values())
-    if isinstance(value, list | tuple):
-        return sum(tensor_bytes(entry, seen) for entry in value)
-    if type(value).__module__.startswith("botorch_bandits"):
-        return tensor_bytes(vars(value), seen) if hasattr(value, "__dict__") else 0
-    return 0
-
-
 def play(loop: BanditLoop, num_rounds: int, noise: Tensor) -> None:
     for t in range(loop.history.num_queries, num_rounds):
         query = loop.ask()
@@ -61,10 +42,10 @@ def test_what_plays_arms_keeps_little_more_than_the_outcomes(cls: Any) -> None:
     noise = 0.1 * torch.randn(1500, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     play(loop, 500, noise)
     player = loop._chooser._arms.player
-    early = tensor_bytes(player, set())
+    early = kept_bytes(player)
     play(loop, 1500, noise)
     # number, outcome, weight, place and id of 1000 rounds, in memory that doubles; no row of 60
-    assert tensor_bytes(player, set()) <= early + 2 * 1000 * 8 * 6 + 2 * 8 * 60 * 64
+    assert kept_bytes(player) <= early + 2 * 1000 * 8 * 6 + 2 * 8 * 60 * 64
     assert player.posterior.num_kept <= 2 * 60 + FIRST_ROOM
 
 
@@ -126,5 +107,5 @@ def test_model_on_a_box_keeps_half_a_square() -> None:
         model = grown
         model.posterior(X[:1])
         if n in (349, 699):
-            kept = tensor_bytes(model.closed_form, set())
+            kept = kept_bytes(model.closed_form)
             assert kept < 1.3 * 8 * (n + 1) ** 2

@@ -451,13 +451,3 @@ FAULTS = (
     ),
 )
 """All faults."""
-
-
-def find(faults: tuple[Fault, ...] = FAULTS, seed: int = 0) -> dict[str, bool]:
-    """Return which faults are found, by name.
-
-    Args:
-        faults: Those to put back, one at a time.
-        seed: Of all runs.
-    """
-    return {fault.name: fault.is_found(seed=seed) for fault in faults}

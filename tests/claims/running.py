@@ -462,6 +462,11 @@ class _AnyRun:
             told.ended = True
         return found
 
+    def row(self, x: Tensor, context: int) -> Tensor:
+        if not self.world.context_dim:
+            return x
+        return torch.cat([torch.tensor([self.world.contexts[context]], dtype=torch.float64), x])
+
     # --- what is looked at ------------------------------------------------------------------
 
     def pick_context(self, mean: Tensor | None, deviation: Tensor | None) -> int:
@@ -739,11 +744,6 @@ class _LoopRun(_AnyRun):
         told = self.new_outcome(outcome.query_id, row, "attached", t, False)
         told.ended, told.fails, told.noise, told.outcome = True, False, noise, value + noise
 
-    def row(self, x: Tensor, context: int) -> Tensor:
-        if not self.world.context_dim:
-            return x
-        return torch.cat([torch.tensor([self.world.contexts[context]], dtype=torch.float64), x])
-
     def ask(self, t: int) -> None:
         loop = self.loop
         stream = self.stream_of_all_arms()
@@ -934,7 +934,7 @@ class _DropInRun(_AnyRun):
             rows = [*shown, *lost]
             if not rows and self.setting.model != "BanditGP":
                 point = world.points[int(self.stream.integers(len(world.points)))]
-                self.new_outcome(t - 1, self._row(point, 0), "initial", t, True)
+                self.new_outcome(t - 1, self.row(point, 0), "initial", t, True)
                 continue
             X = _stack([told.row for told in rows], world.inputs)
             Y = as_column(
@@ -952,13 +952,8 @@ class _DropInRun(_AnyRun):
             if guarantee.theorem is not None:
                 last = guarantee if last is None or guarantee.holds or not last.holds else last
             self.seen.assumptions.update(guarantee.assumptions)
-            self.new_outcome(t - 1, self._row(point, context), "acquisition", t, not waiting)
+            self.new_outcome(t - 1, self.row(point, context), "acquisition", t, not waiting)
         return self.result(last or Guarantee("no theorem", gaps=("none was ever stated",)))
-
-    def _row(self, x: Tensor, context: int) -> Tensor:
-        if not self.world.context_dim:
-            return x
-        return torch.cat([torch.tensor([self.world.contexts[context]], dtype=torch.float64), x])
 
     def _choose(
         self,
