@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -14,7 +12,6 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.means import ZeroMean
 from torch import Tensor
@@ -156,20 +153,6 @@ def test_the_scale_of_a_draw_has_a_factor() -> None:
 # --- pseudo-rows ----------------------------------------------------------------------------
 
 
-def test_points_are_censored_anew_from_the_users_model() -> None:
-    model = bandit_gp()
-    before = model.posterior(X_TEST).mean.clone()
-    acqf = censored(model, X_pending=PENDING[:1])
-    acqf.set_X_pending(PENDING)
-    assert close(
-        acqf(X_TEST.unsqueeze(-2)), censored(model, X_pending=PENDING)(X_TEST.unsqueeze(-2)), 1e-13
-    )
-    assert acqf.model.train_targets.tolist()[-4:] == [-1.0] * 4
-    acqf.set_X_pending(None)
-    assert acqf.model is model
-    assert torch.equal(model.posterior(X_TEST).mean, before)
-
-
 def test_less_is_better() -> None:
     X, Y = rows()
     up = BanditGP(X, Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
@@ -244,25 +227,6 @@ def test_extra_noise_does_not_change_gain_and_lam() -> None:
     assert any("more noise" in gap for gap in noisy.guarantee().gaps)
     with pytest.raises(ValueError, match="extra_noise is -1"):
         condition(model, PENDING, PENDING[:, :1], extra_noise=-1.0)
-
-
-def test_five_distinct_points_at_once() -> None:
-    X, Y = rows()
-    model = SingleTaskGP(X, Y[:, :1]).eval()
-    bounds = double([[0.0, 0.0], [1.0, 1.0]])
-    for acqf in (
-        censored(model, minimum=2.0, units="prior", outcome_bound=2.0, pseudo_noise=1.0),
-        CensoredThompsonSampling(model, minimum=2.0, width=1.0, seed=0),
-    ):
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            candidates, values = optimize_acqf(
-                acqf, bounds, q=5, sequential=True, num_restarts=4, raw_samples=32
-            )
-        assert values.shape == (5,)
-        assert torch.pdist(candidates).min() > 1e-3
-        assert acqf.X_pending is None
-        assert acqf.model is model
 
 
 # --- the minimum ----------------------------------------------------------------------------
@@ -533,15 +497,6 @@ def test_recipes() -> None:
     on_arms = draws.build(bandit_gp(), Arms(X_TEST), X_pending=PENDING, seed=1)
     assert torch.equal(on_arms.choices, X_TEST)
     assert on_arms(X_TEST.unsqueeze(-2)).shape == (5,)
-
-
-def test_copies() -> None:
-    acqf = censored(bandit_gp(), pseudo_noise=0.3, X_pending=PENDING)
-    values = acqf(X_TEST.unsqueeze(-2)).detach()
-    for copied in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
-        assert close(copied(X_TEST.unsqueeze(-2)), values, 1e-12)
-        copied.set_X_pending(PENDING[:2])
-        assert str(copied.guarantee())
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])

@@ -12,10 +12,8 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -28,13 +26,13 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.acquisition import AssumptionRefutedWarning
-from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
-from botorch_bandits.core.ridges import Ridges
+from botorch_bandits.confidence import UnreadablePriorError
 from botorch_bandits.models.reading import PendingModel
 from botorch_bandits.problems import RKHSFunction
 
+from .cases import MODELS, named
+
 LENGTHSCALE, LAM = 0.2, 0.01
-UNIT_BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 GRID = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
 
 
@@ -57,23 +55,14 @@ def fixed_model(X: Tensor, Y: Tensor) -> BanditGP:
     return BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)(X, Y)
 
 
-def reference(X: Tensor, y: Tensor, norm: float, noise: float, lam: float) -> tuple[Tensor, Tensor]:
-    base = torch.tensor(lam, dtype=torch.float64)
-    ridges = Ridges(X, torch.ones_like(y), y, kernel, base)
-    found = RidgeConfidenceSet.of(ridges, norm, noise, 0.1)
-    return found.bounds(kernel(GRID, X), torch.ones(len(GRID), dtype=torch.float64))[:2]
-
-
-def test_value_is_the_upper_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
-    X, Y = data
-    acqf = DMMUpperConfidenceBound(fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1)
-    lower, upper = reference(X, Y.squeeze(-1), 2.0, 0.1, LAM)
-    assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, atol=1e-8, rtol=0)
-    minimize = DMMUpperConfidenceBound(
-        fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1, maximize=False
+def test_less_is_better_by_the_lower_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
+    upper, lower = (
+        DMMUpperConfidenceBound(
+            fixed_model(*data), rkhs_bound=2.0, noise_bound=0.1, maximize=maximize
+        )
+        for maximize in (True, False)
     )
-    assert torch.allclose(minimize(GRID.unsqueeze(-2)), -lower, atol=1e-8, rtol=0)
-    assert torch.autograd.gradcheck(acqf, GRID[:3].unsqueeze(-2).clone().requires_grad_())
+    assert torch.allclose(lower(GRID.unsqueeze(-2)), -upper.bounds(GRID)[0], atol=1e-8, rtol=0)
 
 
 def test_a_refuted_assumption_is_reported_never_nan(data: tuple[Tensor, Tensor]) -> None:
@@ -101,26 +90,6 @@ def test_guess_and_double_takes_the_first_power_that_is_not_refuted(
     assert bound / 2 < acqf.smallest_rkhs_bound <= bound
     assert not acqf.is_refuted
     assert "guessed and doubled" in str(acqf.guarantee())
-
-
-def test_optimizers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
-    model = fixed_model(*data)
-    before = copy.deepcopy(model.state_dict())
-    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
-    box, _ = optimize_acqf(acqf, UNIT_BOUNDS, q=3, num_restarts=2, raw_samples=16, sequential=True)
-    arms, _ = optimize_acqf_discrete(acqf, q=3, choices=GRID)
-    for points in (box, arms):
-        assert len(torch.unique(points, dim=0)) == 3
-    assert acqf.X_pending is None
-    acqf.set_X_pending(GRID[:1])
-    assert not acqf.guarantee().holds
-    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
-
-
-def test_pickle_and_deepcopy(data: tuple[Tensor, Tensor]) -> None:
-    acqf = DMMUpperConfidenceBound(fixed_model(*data), rkhs_bound=2.0, noise_bound=0.1)
-    for again in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
-        assert torch.equal(again(GRID.unsqueeze(-2)), acqf(GRID.unsqueeze(-2)))
 
 
 def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
@@ -229,37 +198,16 @@ def test_pending_points_shrink_deviations_as_in_the_model(
     assert torch.allclose(pickle.loads(pickle.dumps(copied))(points), expected, atol=1e-8)
 
 
-def test_an_ensemble_has_the_average_of_its_members_bounds(data: tuple[Tensor, Tensor]) -> None:
-    """The members as models of their own; the kernels that were drawn are put into an ensemble."""
-    X, Y = data
-    ensemble = EnsembleMapSaasSingleTaskGP(X, Y, num_taus=3)
-    lengthscales = torch.tensor([0.2, 0.35, 0.6], dtype=torch.float64).reshape(3, 1, 1)
-    levels = torch.tensor([0.01, 0.04, 0.02], dtype=torch.float64).reshape(3, 1)
-    kernel = ensemble.covar_module
-    kernel.base_kernel.lengthscale = lengthscales
-    kernel.outputscale = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
-    ensemble.likelihood.noise = levels
-    ensemble.eval()
-    pending = torch.tensor([[0.15], [0.8]], dtype=torch.float64)
-    options: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
-    for X_pending in (None, pending):
-        acqf = DMMUpperConfidenceBound(ensemble, X_pending=X_pending, **options)
-        ends = []
-        for j in range(3):
-            member = SingleTaskGP(X, Y, covar_module=ScaleKernel(MaternKernel(nu=2.5)).double())
-            member.covar_module.base_kernel.lengthscale = lengthscales[j]
-            member.covar_module.outputscale = kernel.outputscale[j].detach()
-            member.mean_module.constant = ensemble.mean_module.constant[j].detach().reshape(())
-            member.likelihood.noise = levels[j]
-            ends.append(
-                DMMUpperConfidenceBound(member, X_pending=X_pending, **options).bounds(GRID)
-            )
-        lower, upper = (torch.stack(each).mean(0) for each in zip(*ends, strict=True))
-        found = acqf.bounds(GRID)
-        assert torch.allclose(found[0], lower, rtol=1e-8, atol=1e-8)
-        assert torch.allclose(found[1], upper, rtol=1e-8, atol=1e-8)
-        assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, rtol=1e-8, atol=1e-8)
-        # as many points as members, which GPyTorch could take for a matrix
-        assert torch.allclose(acqf(GRID[:3].unsqueeze(-2)), upper[:3], rtol=1e-8, atol=1e-8)
-        assert any("averaged over the members" in gap for gap in acqf.guarantee().gaps)
-        assert acqf.describe(GRID[4])["acquisition_value"] == pytest.approx(float(upper[4]))
+@pytest.mark.parametrize("num_pending", [0, 2])
+def test_an_ensemble_has_the_average_of_its_members_bounds(num_pending: int) -> None:
+    case = named(MODELS, "EnsembleMapSaasSingleTaskGP")
+    model, x, pending = case.build(), case.points(6, seed=3), case.points(num_pending, seed=4)
+    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1, X_pending=pending)
+    ends = case.reference(model).ridge_bounds(x.numpy(), 2.0, 0.1, 0.1, pending.numpy())
+    lower, upper = (torch.from_numpy(each.mean(0)) for each in ends)
+    for found, expected in zip(acqf.bounds(x), (lower, upper), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-8, atol=1e-8)
+    # as many points as members, which GPyTorch could take for a matrix
+    assert torch.allclose(acqf(x[:3].unsqueeze(-2)), upper[:3], rtol=1e-8, atol=1e-8)
+    assert any("averaged over the members" in gap for gap in acqf.guarantee().gaps)
+    assert acqf.describe(x[4])["acquisition_value"] == pytest.approx(float(upper[4]))

@@ -317,17 +317,6 @@ def test_a_path_on_categories_is_that_on_their_columns(pending: list[list[float]
     assert float((found[0] - found[1]).abs().max()) < 1e-8
 
 
-def test_a_box_is_searched_with_it() -> None:
-    acquisition = GPThompsonSampling(on_box("given", "product"), seed=2)
-    found, value = Box([[0.0] * 3, [1.0] * 3], num_restarts=8, raw_samples=128).maximize(
-        acquisition, seed=1
-    )
-    grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 12, dtype=torch.float64)] * 3)
-    with torch.no_grad():
-        assert value >= float(acquisition(grid.unsqueeze(-2)).max()) - 1e-9
-        assert value == pytest.approx(float(acquisition(found.unsqueeze(0))), abs=1e-9)
-
-
 # --- on boxes: several outputs ----------------------------------------------------------------
 
 OUTPUTS = torch.cat([Y, X.cos().prod(-1, keepdim=True), X[:, :1] - X[:, 1:2]], dim=-1)

@@ -21,7 +21,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence.prior_reading import read_prior
 
-from .cases import MODELS, bandit_gp, double, minima, named, rows, uniform
+from .cases import MODELS, bandit_gp, double, minima, rows, uniform
 from .dense import DenseGP, Reference
 
 pytestmark = [
@@ -227,22 +227,3 @@ def test_what_does_not_go_is_an_error(options: dict[str, Any], message: str) -> 
             cls(bandit_gp(), **given)
         with pytest.raises(ValueError, match=message):
             cls.with_options(**given)
-
-
-def test_a_list_of_models() -> None:
-    case = named(MODELS, "ModelListGP, scalarized")
-    model = case.build()
-    acqf = CensoredUpperConfidenceBound(
-        model,
-        minimum=minima(case),
-        posterior_transform=case.posterior_transform,
-        X_pending=PENDING,
-        any_lambda=True,
-        **BOUNDS,
-        **FILLS["soft"],
-    )
-    reference, widths, _ = expected(
-        case.reference(model), PENDING.numpy(), minima(case), "soft", None
-    )
-    assert close(acqf.width.reshape(-1), widths)
-    assert close(acqf(X_TEST.unsqueeze(-2)), reference.upper_bound(X_TEST.numpy(), widths).mean(0))

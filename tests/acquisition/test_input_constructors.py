@@ -50,6 +50,7 @@ from botorch_bandits.penalties import Linear
 from botorch_bandits.random_streams import derive_seed
 
 from .cases import DELTA, MODELS, RootOfRound, double, named, rows, uniform
+from .test_lagrangian import NOISE, RKHS, igp_widths
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 CENSORED = {**BOUNDS, "minimum": 6.0, "outcome_bound": 7.0, "ringing_tolerance": None}
@@ -212,19 +213,15 @@ def test_lagrangian_bound_of_metrics_is_the_textbook_value(case, penalty, num_pe
         constraints=[lambda Y: Y],  # Ax passes both; this one is for sampled objectives
         multipliers=[KAPPA],
         penalty=Linear() if penalty == "linear" else Exponential(0.8),
-        rkhs_bound=[2.0, 3.0],  # of the objective, then of the constraint; JSON has no tuples
-        noise_bound=[0.1, 0.2],
+        rkhs_bound=list(RKHS),  # of the objective, then of the constraint; JSON has no tuples
+        noise_bound=list(NOISE),
         delta=DELTA,
         **({} if pending is None else {"X_pending": pending}),
     )
     x = uniform(9, 2, seed=3)
     (outputs,) = case.reference(case.build()).members
 
-    def width(output, B, R):
-        gain, prior = output.information_gain, output.standard_deviation
-        return (B + R * math.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / DELTA)))) / prior
-
-    widths = width(outputs[1], 2.0, 0.1), width(outputs[0], 3.0, 0.2)
+    widths = igp_widths(outputs[::-1])
     seen = [o if pending is None else o.hallucinate(pending.numpy()) for o in outputs]
     (mean_first, cov_first), (mean_second, cov_second) = (o.posterior(x.numpy()) for o in seen)
     sd_f, sd_g = np.sqrt(np.diag(cov_second)), 2.0 * np.sqrt(np.diag(cov_first))

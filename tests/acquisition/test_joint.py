@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from pairwise import pairwise
+from torch import Tensor
 
 from botorch_bandits import (
     BanditGP,
@@ -125,25 +126,33 @@ def test_censored_points_have_a_joint_value_and_no_gradient() -> None:
         acqf(points.requires_grad_())
 
 
+def check_one_after_the_other(acqf: Any, points: Tensor, pending: Tensor) -> None:
+    """The joint value is the sum of values of which each knows the points before."""
+    assert torch.autograd.gradcheck(acqf, (points.clone().requires_grad_(),))
+    together, total = acqf(points), 0.0
+    for i in range(len(points)):
+        acqf.set_X_pending(torch.cat([pending, points[:i]]))
+        total = total + acqf(points[i : i + 1])
+    assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+
+
+def check_a_draw_each(draw: Any, points: Tensor) -> None:
+    together, total = draw(points), 0.0
+    for i in range(len(points)):
+        total = total + draw(points[i : i + 1])
+        draw.set_X_pending(points[: i + 1])
+    assert torch.allclose(together, total, rtol=1e-12)
+
+
 def test_lists_of_priors() -> None:
     X, Y = rows()
     model = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, Y[:, :1])
     pending, points = uniform(2, 2, seed=4), uniform(3, 2, seed=3)
     for options in ({"num_arms": 50}, {"form": "mixture"}, {"num_arms": 50, "maximize": False}):
         acqf = CandidatesUpperConfidenceBound(model, X_pending=pending, **options)
-        inputs = points.clone().requires_grad_()
-        assert torch.autograd.gradcheck(acqf, (inputs,))
-        together, total = acqf(points), 0.0
-        for i in range(3):
-            acqf.set_X_pending(torch.cat([pending, points[:i]]))
-            total = total + acqf(points[i : i + 1])
-        assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+        check_one_after_the_other(acqf, points, pending)
     draw = CandidatesThompsonSampling(model, seed=2)
-    together, total = draw(points), 0.0
-    for i in range(3):
-        total = total + draw(points[i : i + 1])
-        draw.set_X_pending(points[: i + 1])
-    assert torch.equal(together, total)
+    check_a_draw_each(draw, points)
 
 
 def test_penalized_rewards() -> None:
@@ -153,16 +162,6 @@ def test_penalized_rewards() -> None:
         acqf = LagrangianUpperConfidenceBound(
             case.build(), multipliers=[1.5], width=2.0, X_pending=pending, **options
         )
-        inputs = points.clone().requires_grad_()
-        assert torch.autograd.gradcheck(acqf, (inputs,))
-        together, total = acqf(points), 0.0
-        for i in range(3):
-            acqf.set_X_pending(torch.cat([pending, points[:i]]))
-            total = total + acqf(points[i : i + 1])
-        assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+        check_one_after_the_other(acqf, points, pending)
     draw = LagrangianThompsonSampling(case.build(), multipliers=[1.5], seed=2)
-    together, total = draw(points), 0.0
-    for i in range(3):
-        total = total + draw(points[i : i + 1])
-        draw.set_X_pending(points[: i + 1])
-    assert torch.allclose(together, total, rtol=1e-12)
+    check_a_draw_each(draw, points)

@@ -51,13 +51,13 @@ def outputs_of(case, pending):
     return outputs, [o.hallucinate(pending) if len(pending) else o for o in outputs]
 
 
-def igp_widths(outputs):
+def igp_widths(outputs, delta=DELTA):
     """IGP-UCB as printed, ``delta / 2`` each, in units of each output's prior."""
     return [
         B / o.standard_deviation
         + R
         / o.standard_deviation
-        * math.sqrt(2.0 * (o.information_gain + 1.0 + math.log(2.0 / DELTA)))
+        * math.sqrt(2.0 * (o.information_gain + 1.0 + math.log(2.0 / delta)))
         for o, B, R in zip(outputs, RKHS, NOISE, strict=True)
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 
 import numpy as np
@@ -16,12 +15,23 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch_bandits import Arms, Box, Exponential, LagrangianThompsonSampling
 
 from .cases import rows, uniform
-from .test_lagrangian import CASE, CASES, KAPPA, PENALTIES, PENALTY, close, multi_task, outputs_of
+from .test_lagrangian import (
+    CASE,
+    CASES,
+    DELTA,
+    KAPPA,
+    NOISE,
+    PENALTIES,
+    PENALTY,
+    RKHS,
+    close,
+    igp_widths,
+    multi_task,
+    outputs_of,
+)
 
 # the data are chosen for variety, not for BoTorch's taste
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
-
-RKHS, NOISE, DELTA = (2.0, 3.0), (0.1, 0.2), 0.1
 
 
 def make(model, penalty="linear", **options):
@@ -55,15 +65,7 @@ def test_each_output_is_scaled_about_its_mean(case, on_choices):
     options = {"choices": case.choices} if on_choices else {}
     model = case.build()
     outputs, _ = outputs_of(case, ())
-    widths = np.array(
-        [
-            B / o.standard_deviation
-            + R
-            / o.standard_deviation
-            * math.sqrt(2.0 * (o.information_gain + 1.0 + math.log(2.0 / (DELTA / 2.0))))
-            for o, B, R in zip(outputs, RKHS, NOISE, strict=True)
-        ]
-    )
+    widths = np.array(igp_widths(outputs, DELTA / 2.0))
     scaled = make(
         model, width=None, rkhs_bound=RKHS, noise_bound=NOISE, delta=DELTA, **options
     ).draw(x)

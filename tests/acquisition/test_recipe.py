@@ -65,26 +65,6 @@ def test_an_unknown_option_is_answered_with_the_known_ones(
             cls.with_options(**{given: None})
 
 
-@pytest.mark.parametrize(
-    ("cls", "options", "message"),
-    [
-        (GPThompsonSampling, {"noise_bound": 0.1}, "rkhs_bound=None"),
-        (GPThompsonSampling, {"width": 1.0, "delta": 3.0}, "delta is 3.0"),
-        (
-            GPThompsonSampling,
-            {"width": 1.0, "choices": ARMS.choices[[0, 0]]},
-            "rows 0 and 1 are the same",
-        ),
-        (LogExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
-    ],
-)
-def test_infeasible_options_are_refused_at_once(
-    cls: type[BanditAcquisition], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        cls.with_options(**options)
-
-
 # --- equality -------------------------------------------------------------------------------
 
 
@@ -197,14 +177,6 @@ def test_what_a_class_does_not_know_is_not_handed_to_it() -> None:
     assert float(improvement.observed_best_f) == float(Y[:, 1].max())
     rule = WidthUpperConfidenceBound.with_options(rule=ConstantWidth(2.0))
     assert float(rule.build(model, BOX, **given).width) == pytest.approx(2.0)
-
-
-def test_one_recipe_builds_for_many_models() -> None:
-    recipe = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
-    for num_rows in (0, 3, 7):
-        model = bandit_gp(num_rows=num_rows)
-        direct = ImprovedUpperConfidenceBound(model, **BOUNDS)
-        assert torch.equal(recipe.build(model, BOX)(X_TEST), direct(X_TEST))
 
 
 # --- the base class -------------------------------------------------------------------------
@@ -403,6 +375,13 @@ def test_complete_options_have_every_name_and_the_constructors_own_defaults() ->
         (GPUpperConfidenceBound, {"smoothness_a": 1.0}, "exactly one"),
         (RandomizedUpperConfidenceBound, {"num_arms": 1}, "num_arms is 1"),
         (Wider, {**BOUNDS, "delta": 0.0, "scale": 0.0}, "scale is 0.0"),
+        (GPThompsonSampling, {"width": 1.0, "delta": 3.0}, "delta is 3.0"),
+        (
+            GPThompsonSampling,
+            {"width": 1.0, "choices": ARMS.choices[[0, 0]]},
+            "rows 0 and 1 are the same",
+        ),
+        (LogExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
     ],
 )
 def test_what_no_domain_makes_feasible_is_refused_before_there_is_one(

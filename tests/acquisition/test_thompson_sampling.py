@@ -7,14 +7,12 @@ import math
 import pickle
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import MultiTaskGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
@@ -28,7 +26,6 @@ from botorch_bandits.models.reading import hallucinate
 from .cases import (
     ENSEMBLE_LENGTHSCALES,
     MODELS,
-    UNIT_BOX,
     bandit_gp,
     bandit_gp_reference,
     double,
@@ -97,22 +94,6 @@ def test_another_rule_scales_the_same_draw_anew(options: dict[str, Any]) -> None
     acqf.set_rule(ConstantWidth(5.0))
     expected = GPThompsonSampling(bandit_gp(), width=5.0, seed=3, **options)
     assert torch.allclose(acqf(X), expected(X), atol=1e-12, rtol=0.0)
-
-
-def test_several_picks_are_maximizers_of_several_draws() -> None:
-    acqf = GPThompsonSampling(bandit_gp(num_rows=1), width=3.0, seed=0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        candidates, values = optimize_acqf(
-            acqf, UNIT_BOX, q=3, num_restarts=2, raw_samples=32, sequential=True
-        )
-    fresh = GPThompsonSampling(bandit_gp(num_rows=1), width=3.0, seed=0)
-    grid = uniform(400, 2, seed=9).unsqueeze(-2)
-    for i in range(3):
-        assert torch.allclose(fresh(candidates[i : i + 1]), values[i], atol=1e-8)
-        # the local search may stop at a local maximum, but not below most of the square
-        assert (fresh(grid) <= values[i]).double().mean() > 0.9
-        fresh.set_X_pending(candidates[: i + 1])
 
 
 def test_outputs_of_one_draw_are_scalarized_linearly() -> None:
@@ -276,23 +257,6 @@ def test_draws_of_each_ensemble_member_have_its_moments(options: dict[str, Any])
         check_law(torch.stack(samples[0]), means[2], v**2 * covariances[2])
 
 
-def test_each_members_own_scale_is_used() -> None:
-    case = named(MODELS, "EnsembleMapSaasSingleTaskGP")
-    model = case.build()
-    widths = case.reference(model).kernelized_width(2.0, 0.1, 0.05)
-    assert np.ptp(widths) > 0.1
-    X, used = ARMS.unsqueeze(-2), set()
-    for seed in range(6):
-        scaled = GPThompsonSampling(model, **BOUNDS, seed=seed)
-        plain = GPThompsonSampling(model, width=1.0, seed=seed)
-        member = scaled._member()
-        mean = torch.from_numpy(case.reference(model).moments(ARMS.numpy())[0][member])
-        ratio = (scaled(X) - mean) / (plain(X) - mean)
-        assert ratio.detach().numpy() == pytest.approx(widths[member], rel=1e-6)
-        used.add(member)
-    assert len(used) > 1
-
-
 # --- what is refused, promised and described --------------------------------------------------
 
 
@@ -359,16 +323,3 @@ def test_why_a_draw_is_not_guaranteed(options: dict[str, Any], gap: str) -> None
     assert len(guarantee.reasons) == 1
     assert gap in guarantee.reasons[0]
     assert ("Thompson" if "width" in options else "GP-TS") in guarantee.method
-
-
-def test_description_at_a_point() -> None:
-    model, reference = bandit_gp(), bandit_gp_reference()
-    acqf = GPThompsonSampling(model, **BOUNDS, seed=0)
-    means, sds = reference.mean_and_sd(ARMS[:1].numpy())
-    known = acqf.describe(ARMS[0])
-    assert known["mean"] == pytest.approx(means[0, 0], abs=1e-8)
-    assert known["standard_deviation"] == pytest.approx(sds[0, 0], abs=1e-8)
-    assert known["width"] == pytest.approx(float(acqf.width))
-    assert known["acquisition_value"] == pytest.approx(float(acqf(ARMS[:1])), abs=1e-12)
-    gain = reference.members[0][0].information_gain
-    assert known["information_gain"] == pytest.approx(gain, abs=1e-8)

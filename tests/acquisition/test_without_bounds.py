@@ -207,16 +207,6 @@ def test_dmm_and_amm_take_multiples_of_the_prior_standard_deviation() -> None:
         DMMUpperConfidenceBound(scaled, **refuted, units="prior")
 
 
-def test_dmm_doubles_a_norm_that_nobody_gave() -> None:
-    plain = BanditGP(X, 20.0 * Y, RBFKernel().double(), noise=NOISE)
-    acqf = DMMUpperConfidenceBound(plain)
-    (bound,) = acqf.rkhs_bounds.values()
-    assert not acqf.is_refuted
-    assert bound >= acqf.smallest_rkhs_bound > 1.0
-    assert math.log2(bound) == pytest.approx(round(math.log2(bound)))
-    assert "the norm bound is guessed and doubled" in acqf.guarantee().gaps
-
-
 @pytest.mark.parametrize(
     ("cls", "domain"),
     [
