@@ -15,13 +15,12 @@ import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
     UpperConfidenceBound,
-    qKnowledgeGradient,
     qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
     qUpperConfidenceBound,
 )
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
@@ -135,12 +134,6 @@ def test_the_posterior_is_the_textbook_one(name: str, noise: float) -> None:
     assert_dense(model, 0, *posterior(function, X, Y[:, 0], noise, POINTS), tolerance=1e-10)
 
 
-def test_observation_noise_is_added_on_request() -> None:
-    model = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), noise=0.3)
-    without, with_noise = model.posterior(POINTS), model.posterior(POINTS, observation_noise=True)
-    assert torch.allclose(with_noise.variance, without.variance + 0.3, rtol=0, atol=1e-12)
-
-
 @kernels
 def test_without_data_it_is_the_prior(name: str) -> None:
     build, function = KERNELS[name]
@@ -187,49 +180,6 @@ def test_batches_are_separate_models(name: str) -> None:
         assert torch.allclose(found.variance[k, :, 0], covariance.diagonal(), rtol=0, atol=1e-9)
 
 
-def test_a_model_list_of_bandit_models() -> None:
-    models = ModelListGP(
-        BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1),
-        BanditGP(X[:5], Y[:5, 1:], scaled(RBFKernel(), 2.0, 0.5), 0.2),
-    )
-    first = posterior(squared_exponential(0.3), X, Y[:, 0], 0.1, POINTS)
-    second = posterior(squared_exponential(0.5, 2.0), X[:5], Y[:5, 1], 0.2, POINTS)
-    found = models.posterior(POINTS)
-    for j, (mean, covariance) in enumerate((first, second)):
-        assert torch.allclose(found.mean[:, j], mean, rtol=0, atol=1e-9)
-        assert torch.allclose(found.variance[:, j], covariance.diagonal(), rtol=0, atol=1e-10)
-
-
-def test_inputs_are_transformed_before_the_kernel() -> None:
-    low, high = double([-5.0, 0.0]), double([10.0, 15.0])
-    transform = Normalize(2, bounds=torch.stack([low, high]))
-
-    def raw(points: Tensor) -> Tensor:
-        return low + (high - low) * points
-
-    model = BanditGP(
-        raw(X), Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1, input_transform=transform
-    )
-    plain = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1)
-    for a, b in (
-        (model, plain),
-        (
-            model.condition_on_observations(raw(NEW_X), NEW_Y[:, :1]),
-            plain.condition_on_observations(NEW_X, NEW_Y[:, :1]),
-        ),
-    ):
-        found, expected = a.posterior(raw(POINTS)), b.posterior(POINTS)
-        assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-10)
-        assert torch.allclose(found.variance, expected.variance, rtol=0, atol=1e-10)
-    assert model.input_transform is not transform
-    empty = BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1, input_transform=transform)
-    one = empty.condition_on_observations(raw(X), Y[:, :1])
-    direct = BanditGP(raw(X), Y[:, :1], RBFKernel(), 0.1, input_transform=transform)
-    assert torch.allclose(
-        one.posterior(raw(POINTS)).mean, direct.posterior(raw(POINTS)).mean, rtol=0, atol=1e-10
-    )
-
-
 def test_the_kernel_is_copied() -> None:
     kernel = scaled(RBFKernel(), 1.0, 0.3)
     model = BanditGP(X, Y[:, :1], kernel, 0.1)
@@ -268,40 +218,6 @@ def test_conditioning_is_rebuilding(name: str, num_rows: int) -> None:
     y = torch.cat([Y[:num_rows, 0], NEW_Y[:, 0]])
     assert_dense(model, 0, *posterior(function, inputs, y, 0.1, POINTS), tolerance=1e-8)
     assert all(torch.equal(value, before[key]) for key, value in old.state_dict().items())
-
-
-@pytest.mark.parametrize("num_rows", [0, 12])
-def test_fantasies_are_rebuilt_models(num_rows: int) -> None:
-    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
-    model.posterior(POINTS)
-    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
-    fantasies = model.fantasize(NEW_X, sampler)
-    assert fantasies.num_rows == num_rows + 3
-    found = fantasies.posterior(POINTS)
-    assert found.mean.shape == (4, 6, 1)
-    samples = SobolQMCNormalSampler(torch.Size([4]), seed=0)(
-        model.posterior(NEW_X, observation_noise=True)
-    )
-    for i in range(4):
-        rebuilt = BanditGP(
-            torch.cat([X[:num_rows], NEW_X]),
-            torch.cat([Y[:num_rows, :1], samples[i]]),
-            RBFKernel(),
-            noise=0.1,
-        ).posterior(POINTS)
-        assert torch.allclose(found.mean[i], rebuilt.mean, rtol=0, atol=1e-8)
-        assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("num_rows", [0, 12])
-def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
-    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
-    acquisition = qKnowledgeGradient(model, num_fantasies=4)
-    points = uniform(3, 5, 2, seed=8).requires_grad_(True)
-    acquisition(points).sum().backward()
-    assert points.grad is not None
-    assert torch.isfinite(points.grad).all()
-    assert points.grad.abs().max().item() > 0.0
 
 
 # --- pathwise draws -------------------------------------------------------------------------------
@@ -393,29 +309,6 @@ def test_fitting_does_nothing_where_nothing_can_be_learned(model: BanditGP) -> N
     fit(model)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not model.training
-
-
-def test_fitting_raises_the_likelihood_of_the_data() -> None:
-    y = Y[:, :1] + 0.3 * torch.randn(
-        12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    )
-    model = BanditGP(X, y, scaled(RBFKernel(), 1.0, 0.05), 1.0, learn_hyperparameters=True)
-    start = log_likelihood(squared_exponential(0.05), X, y[:, 0], 1.0)
-    fit(model)
-    kernel, noise = model.covar_module, model.likelihood.noise.item()
-
-    def value(lengthscale: float, scale: float, noise: float) -> float:
-        return log_likelihood(squared_exponential(lengthscale, scale), X, y[:, 0], noise)
-
-    found = (kernel.base_kernel.lengthscale.item(), kernel.outputscale.item(), noise)
-    best = value(*found)
-    assert best > start + 5.0
-    assert noise > 1e-3
-    # it is a maximum: a step in any hyperparameter loses likelihood
-    for i in range(3):
-        for factor in (0.9, 1.1):
-            moved = [f * factor if i == k else f for k, f in enumerate(found)]
-            assert value(*moved) < best + 1e-6
 
 
 def test_batches_learn_hyperparameters_of_their_own() -> None:
