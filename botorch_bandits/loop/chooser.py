@@ -95,17 +95,20 @@ class Chooser:
         self.restarts, self._forgets = Restarts(settings, history), Forgets(settings)
         self.multipliers: Multipliers | None = None
         self._watch: ConstraintWatch | None = None
-        self._aspects: list[Aspect] = [self.restarts]
+        self._censors: Censors | None = None
+        self._aspects: list[Aspect] = []  # in the order in which they see a view
+        if settings.restart is not None:
+            self._aspects.append(self.restarts)
         if settings.constraints is not None:
             self.multipliers = Multipliers(settings, history)
             self._watch = ConstraintWatch(settings, history, self.multipliers)
             self._aspects += [self.multipliers, self._watch]
-        self._aspects.append(self._forgets)
-        self._censors: Censors | None = None
+        if settings.forgetting is not None:
+            self._aspects.append(self._forgets)
         if settings.feedback.censored is not None:
             self._censors = Censors(settings, history, self._moments)
             self._aspects.append(self._censors)
-        self._begun_round, self._segment = 0, (-1, -1)
+        self._begun_round, self._is_stale, self._segment = 0, True, (-1, -1)
         self._built_arms: ArmsEngine | None = None
         self._built_models: ModelEngine
         for entry in history.in_order():
@@ -114,7 +117,8 @@ class Chooser:
     @property
     def first(self) -> int:
         """The id of the first query that counts, since the last reset or fresh epoch."""
-        return max(aspect.first for aspect in self._aspects)
+        first = self.restarts.first
+        return first if self.multipliers is None else max(first, self.multipliers.first)
 
     @property
     def local_round(self) -> int:
@@ -131,12 +135,14 @@ class Chooser:
     @property
     def _arms(self) -> ArmsEngine | None:
         """What plays arms without a model, if the settings do not need one."""
-        self._build_engines()
+        if self._is_stale:
+            self._build_engines()
         return self._built_arms
 
     @property
     def _models(self) -> ModelEngine:
-        self._build_engines()
+        if self._is_stale:
+            self._build_engines()
         return self._built_models
 
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -243,6 +249,7 @@ class Chooser:
                 aspect.asked(entry)
         elif entry.state == Outcome.state:
             told = self._in_sign_of_model(entry)
+            self._is_stale = self._is_stale or told.is_weighted
             self._reset([aspect.told(told) for aspect in self._aspects])
         else:
             for aspect in self._aspects:
@@ -255,10 +262,13 @@ class Chooser:
         self._begun_round = round_number
         for aspect in self._aspects:
             self._reset([aspect.begin(round_number)])
+        if self.multipliers is not None:
+            self._is_stale = True  # an epoch may have begun
 
     def _reset(self, resets: Sequence[Reset | None]) -> None:
         for reset in resets:
             if reset is not None:
+                self._is_stale = True
                 for aspect in self._aspects:
                     aspect.reset(reset)
 
@@ -481,6 +491,7 @@ class Chooser:
 
     def _build_engines(self) -> None:
         """Build the engines anew if a segment has begun, or one cannot take what was told."""
+        self._is_stale = False
         differ, multipliers = self._of_epochs.differ, self.multipliers
         segment = self.first, multipliers.num_epochs if multipliers and differ else 0
         arms = self._built_arms

@@ -122,9 +122,7 @@ def _words(settings: LoopSettings) -> dict[str, Any]:
         "of_model": of_model,
         "fill": None if censored is None else censored.fill,
         "num_constraints": settings.num_constraints,
-        "pairs": f"constraint_bounds= for {known} constraints"
-        if known
-        else "no constraint_bounds=",
+        "pairs": f"constraint_bounds= for {known}" if known else "no constraint_bounds=",
         "lowers": "on_lower='lower'"
         if censored and censored.minimum is not None
         else "minimum_proxy=",
@@ -322,8 +320,8 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(
         lambda s: _is_penalized(s) and _needs_pairs(s),
-        "feedback=Censored(...) has {pairs}, but there are {num_constraints}: without the largest "
-        "value of each, the smallest penalized outcome is not known. Pass "
+        "feedback=Censored(...) has {pairs}, but there are {num_constraints} constraints: without "
+        "the largest value of each, the smallest penalized outcome is not known. Pass "
         "constraint_bounds=((least, largest), ...), or feedback=Hallucinated(), the default.",
     ),
     Refusal(

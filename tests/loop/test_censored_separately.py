@@ -173,11 +173,7 @@ def test_without_bounds_a_constant_width_has_no_sum() -> None:
             {},
             r"has no constraint_bounds=, but there are 2 constraints: .* from 0",
         ),
-        (
-            Censored(0.0, 1.0, constraint_bounds=((0.0, 1.0),)),
-            {},
-            r"for 1 constraints, but there are 2",
-        ),
+        (Censored(0.0, 1.0, constraint_bounds=((0.0, 1.0),)), {}, r"for 1, but there are 2"),
         (Censored(0.0), {}, r"needs outcome_bound="),
         (Censored(0.0, 3.0, constraint_bounds=PAIRS, predictive=True), {}, r"as published"),
         (
