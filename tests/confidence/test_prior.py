@@ -35,6 +35,7 @@ from botorch.models.transforms.input import InputPerturbation, Warp
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from models.textbook import uniform
 from torch import Tensor
 
 from botorch_bandits import BanditGP
@@ -42,11 +43,6 @@ from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-
-
-def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
 
 
 X = uniform(9, 2, seed=0)

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from acquisition.dense import DenseGP, Reference, squared_exponential
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from models.textbook import uniform
 from torch import Tensor
 
 from botorch_bandits import (
@@ -52,21 +54,11 @@ B, DELTA, LENGTHSCALE, OUTPUTSCALE = 3.0, 0.1, 0.3, 2.3
 Array = Any
 
 
-def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
-
-
 def scaled_kernel(outputscale: float = OUTPUTSCALE) -> ScaleKernel:
     kernel = ScaleKernel(RBFKernel()).double()
     kernel.outputscale = torch.tensor(outputscale, dtype=torch.float64)
     kernel.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
     return kernel
-
-
-def squared_exponential(first: Array, second: Array) -> Array:
-    squared = ((first[:, None, :] - second[None, :, :]) ** 2).sum(-1)
-    return np.exp(-0.5 * squared / LENGTHSCALE**2)
 
 
 X = uniform(8, 2, seed=1)
@@ -89,11 +81,15 @@ def model_of(
     return model.requires_grad_(False)
 
 
-def whitened_gain(roots: Tensor, scale: float = 1.0) -> float:
-    """``1/2 ln det(I + D K D)`` with the kernel's variance in raw outcome units."""
-    d = 1.0 / roots.numpy().reshape(-1)
-    K = OUTPUTSCALE * scale**2 * squared_exponential(X.numpy(), X.numpy())
-    return 0.5 * float(np.linalg.slogdet(np.eye(len(d)) + d[:, None] * K * d)[1])
+def dense(roots: Tensor = ROOTS, unit: float = 1.0) -> DenseGP:
+    """The model by hand, with the kernel's variance in raw outcome units."""
+    levels = roots.numpy().reshape(-1) ** 2
+    kernel, scale = squared_exponential(LENGTHSCALE), OUTPUTSCALE * unit**2
+    return DenseGP(X.numpy(), Y.numpy().reshape(-1), kernel, levels, levels.mean(), scale)
+
+
+def whitened_gain(roots: Tensor, unit: float = 1.0) -> float:
+    return dense(roots, unit).information_gain
 
 
 # --- widths on the model's own posterior ---------------------------------------------------------
@@ -196,29 +192,6 @@ def test_each_batch_has_its_own_rows() -> None:
 # --- DMM -----------------------------------------------------------------------------------------
 
 
-def dense_dmm(R: Array, base: float) -> tuple[Array, Array]:
-    """Bounds at the test points from ``||D (f(X) - y)||^2 <= r^2`` and the norm, ridge by ridge."""
-    s = math.sqrt(OUTPUTSCALE)
-    d = s / R  # outcomes in prior standard deviations
-    K = d[:, None] * squared_exponential(X.numpy(), X.numpy()) * d
-    y = d * Y.numpy().reshape(-1) / s
-    k = squared_exponential(TEST.numpy(), X.numpy()) * d
-    identity = np.eye(len(y))
-    radius = base * y @ np.linalg.solve(K + base * identity, y)
-    radius += np.linalg.slogdet(identity + K / base)[1] + 2.0 * math.log(1.0 / DELTA)
-    low, high = 1e-2 * base, 1e2 * (base + np.trace(K))
-    ridges = [*np.geomspace(low, high, 47), base]
-    lower, upper = np.full(len(TEST), -B / s), np.full(len(TEST), B / s)
-    for a in ridges:
-        inverse = np.linalg.inv(K + a * identity)
-        squared = radius + a * (B / s) ** 2 - a * y @ inverse @ y
-        mean = k @ inverse @ y
-        deviation = np.sqrt(1.0 - np.einsum("ij,jk,ik->i", k, inverse, k))
-        half = deviation * math.sqrt(squared / a)
-        lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
-    return s * lower, s * upper
-
-
 @pytest.mark.parametrize("noise", ["model", 0.35])
 def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
     acqf = DMMUpperConfidenceBound(
@@ -228,12 +201,9 @@ def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
         delta=DELTA,
         assume="fixed prior",
     )
-    R = ROOTS.numpy().reshape(-1)
-    base = 1.0
-    if isinstance(noise, float):  # the first row's modeled variance is the base ridge
-        base, R = float(R[0] ** 2 / noise**2), np.full(8, noise)
-    lower, upper = dense_dmm(R, base)
-    for found, expected in zip(acqf.bounds(TEST), (lower, upper), strict=True):
+    of_rows = ROOTS.numpy().reshape(-1) if noise == "model" else noise
+    ends = dense().ridge_bounds(TEST.numpy(), B, of_rows, DELTA)
+    for found, expected in zip(acqf.bounds(TEST), ends, strict=True):
         assert torch.allclose(found, torch.from_numpy(expected), rtol=0.0, atol=1e-8)
     guarantee = acqf.guarantee()
     assert guarantee.holds, guarantee
@@ -401,35 +371,12 @@ def test_censored_widths_take_the_smallest_noise_of_a_row(num_pending: int, form
         ringing_tolerance=None,
         **options,
     )
-    v = ROOTS.numpy().reshape(-1) ** 2
-    v = np.concatenate([v, np.full(num_pending, v.mean())])
-    rows = np.vstack([X.numpy(), pending.numpy()])
-    y = np.concatenate([Y.numpy().reshape(-1), np.full(num_pending, minimum)])
-    K = OUTPUTSCALE * squared_exponential(rows, rows)
-    solve = np.linalg.inv(K + np.diag(v))
-
-    def moments(x: Array) -> tuple[Array, Array]:
-        k = OUTPUTSCALE * squared_exponential(x, rows)
-        return k @ solve @ y, np.sqrt(OUTPUTSCALE - np.einsum("ij,jk,ik->i", k, solve, k))
-
-    s, lam = math.sqrt(OUTPUTSCALE), v.min() / OUTPUTSCALE
-    gain = 0.5 * np.linalg.slogdet(np.eye(len(v)) + K / np.sqrt(np.outer(v, v)))[1]
-    sigmas = moments(pending.numpy())[1].sum() / s if num_pending else 0.0
-    log = math.log(2.0 / DELTA)
-    expected = {
-        "printed": B_y / s * sigmas + B / s + (R + B_y) / s * math.sqrt(2.0 * (gain + 1.0 + log)),
-        "any lambda": B_y / s * sigmas / lam
-        + B / s
-        + (R + B_y) / s * math.sqrt(2.0 * (gain + log) / lam),
-        "bounded": B_y / s * sigmas / lam
-        + B / s
-        + 0.5 * B_y / s * math.sqrt(2.0 * (gain + math.log(1.0 / DELTA)) / lam),
-        "constant": B_y / s * sigmas / lam + 1.5,
-    }[form]
-    assert float(acqf.width) == pytest.approx(expected, rel=1e-8)
-    mean, deviation = moments(TEST.numpy())
+    reference = Reference(((dense(),),)).censor(pending.numpy(), (minimum,))
+    width = reference.censored_width(pending.numpy(), B, R, B_y, DELTA, form)
+    assert float(acqf.width) == pytest.approx(width[0], rel=1e-8)
     values = acqf(TEST.unsqueeze(-2)).detach().numpy()
-    np.testing.assert_allclose(values, mean + expected * deviation, rtol=1e-8)
+    expected = reference.upper_bound(TEST.numpy(), width)[0]
+    np.testing.assert_allclose(values, expected, rtol=1e-8)
     guarantee = acqf.guarantee()
     assert not guarantee.holds
     if form != "constant":
@@ -459,6 +406,3 @@ def test_pending_points_go_with_rows_of_their_own_noise() -> None:
         points = TEST.unsqueeze(-2)
         assert bool((acqf(points) < alone(points)).any())
         assert any("pending" in gap for gap in acqf.guarantee().reasons)
-
-
-# --- coverage ------------------------------------------------------------------------------------

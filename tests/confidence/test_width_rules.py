@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from models.textbook import double, uniform
 from torch import Tensor
 
 from botorch_bandits import BanditGP
@@ -25,15 +25,6 @@ from botorch_bandits.confidence import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
 
 
 X = uniform(10, 2, seed=0)

@@ -1,5 +1,7 @@
 """A model since a row is the model built from these rows."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,8 @@ from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_bandits import BanditGP
+
+from .textbook import posterior, squared_exponential
 
 
 def data(seed: int, num_rows: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -23,20 +27,11 @@ def test_since_is_the_dense_posterior_of_the_kept_rows(row):
     model.posterior(X)  # caches must not leak into the view
     view = model.since(row)
     points = data(100)[0]
-    posterior = view.posterior(points)
-
-    def gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        lengthscale = np.log(2.0)  # GPyTorch's default, softplus of 0
-        difference = (a[:, None] - b[None]) / lengthscale
-        return np.exp(-0.5 * (difference**2).sum(-1))
-
-    kept, told, new = X[row:].numpy(), Y[row:].numpy(), points.numpy()
-    K = gram(kept, kept) + 0.05 * np.eye(len(kept))
-    k = gram(new, kept)
-    mean = 0.3 + k @ np.linalg.solve(K, told - 0.3)
-    variance = 1.0 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T))
-    assert np.abs(posterior.mean.detach().numpy() - mean).max() < 1e-8
-    assert np.abs(posterior.variance.detach().numpy() - variance[:, None]).max() < 1e-8
+    found = view.posterior(points)
+    kernel = squared_exponential(math.log(2.0))  # GPyTorch's default, softplus of 0
+    mean, covariance = posterior(kernel, X[row:], Y[row:, 0] - 0.3, 0.05, points)
+    assert torch.allclose(found.mean[:, 0], 0.3 + mean, rtol=0.0, atol=1e-8)
+    assert torch.allclose(found.variance[:, 0], covariance.diagonal(), rtol=0.0, atol=1e-8)
     assert model.num_rows == 9  # the user's model is as it was
 
 

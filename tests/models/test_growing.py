@@ -11,21 +11,11 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition import (
-    LogExpectedImprovement,
-    UpperConfidenceBound,
     qKnowledgeGradient,
-    qLogExpectedImprovement,
-    qUpperConfidenceBound,
 )
-from botorch.generation import MaxPosteriorSampling
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
-from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import BanditGP
@@ -35,7 +25,6 @@ from .textbook import double, uniform
 X = uniform(300, 2, seed=0)
 Y = 2.0 * (5.0 * X[:, :1]).sin() + X[:, 1:].square()
 POINTS = uniform(7, 1, 2, seed=1)
-BOUNDS = double([[0.0, 0.0], [1.0, 1.0]])
 NORMALIZE = Normalize(2, bounds=double([[-1.0, 0.0], [2.0, 4.0]]))
 
 
@@ -289,62 +278,6 @@ def test_copies_and_pickles_of_a_grown_model(transform: Normalize | None) -> Non
 
 
 # --- BoTorch at work on a grown model -------------------------------------------------------------
-
-
-def stock(num_rows: int) -> SingleTaskGP:
-    likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).double()
-    likelihood.noise = double(0.01)
-    model = SingleTaskGP(
-        X[:num_rows],
-        Y[:num_rows],
-        likelihood=likelihood,
-        covar_module=kernel(),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    return model.eval()
-
-
-def sampler() -> SobolQMCNormalSampler:
-    return SobolQMCNormalSampler(torch.Size([64]), seed=0)
-
-
-ACQUISITIONS: dict[str, Any] = {
-    "UCB": lambda m: UpperConfidenceBound(m, beta=4.0),
-    "LogEI": lambda m: LogExpectedImprovement(m, best_f=2.0),
-    "qLogEI": lambda m: qLogExpectedImprovement(m, best_f=2.0, sampler=sampler()),
-    "qUCB pending": lambda m: qUpperConfidenceBound(
-        m, beta=4.0, sampler=sampler(), X_pending=X[50:52]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(ACQUISITIONS))
-def test_acquisitions_are_those_of_a_stock_model(name: str) -> None:
-    ours = ACQUISITIONS[name](append(build(1), 1, *range(2, 41)))
-    theirs = ACQUISITIONS[name](stock(40))
-    values, slopes = [], []
-    for acquisition in (ours, theirs):
-        points = POINTS.clone().requires_grad_(True)
-        value = acquisition(points)
-        values.append(value)
-        slopes += torch.autograd.grad(value.sum(), points)
-    assert torch.allclose(*values, rtol=1e-8, atol=1e-8)
-    assert torch.allclose(*slopes, rtol=1e-5, atol=1e-6)
-    best = [
-        optimize_acqf(a, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0})[1]
-        for a in (ours, theirs)
-    ]
-    assert best[0].item() == pytest.approx(best[1].item(), abs=1e-6)
-
-
-def test_posterior_sampling_on_a_grown_model() -> None:
-    chosen = []
-    for model in (append(build(1), 1, *range(2, 41)), stock(40)):
-        torch.manual_seed(0)
-        with torch.no_grad():
-            chosen.append(MaxPosteriorSampling(model, replacement=False)(X[100:200], 3))
-    assert torch.equal(*chosen)
 
 
 @pytest.mark.parametrize("transform", [None, NORMALIZE])

@@ -19,7 +19,7 @@ from botorch_bandits.history import History
 from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
 from botorch_bandits.models.fits import log_marginal_likelihood
 
-from .textbook import log_likelihood, matern, posterior, squared_exponential
+from .textbook import information_gain, log_likelihood, matern, posterior, squared_exponential
 
 LENGTHSCALES = (0.3, 0.5)
 SCALE = 1.7
@@ -49,11 +49,10 @@ def textbook(name: str, X: torch.Tensor, Y: torch.Tensor, at: torch.Tensor) -> d
     function = squared_exponential(scales, SCALE) if name == "RBF" else matern(2.5, scales, SCALE)
     residual = Y[:, 0] - PRIOR_MEAN
     mean, covariance = posterior(function, X, residual, NOISE, at)
-    scaled = torch.eye(len(X), dtype=torch.float64) + function(X, X) / NOISE
     return {
         "mean": PRIOR_MEAN + mean,
         "variance": covariance.diagonal(),
-        "gain": 0.5 * torch.linalg.slogdet(scaled).logabsdet,
+        "gain": information_gain(function(X, X), NOISE),
         "likelihood": log_likelihood(function, X, residual, NOISE),
     }
 

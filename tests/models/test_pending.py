@@ -30,12 +30,9 @@ from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.models import hallucinate
 from botorch_bandits.models.reading import PendingModel, posterior_of_each, read_noise
 
+from .textbook import uniform
+
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
-
-
-def uniform(*shape: int, seed: int) -> Tensor:
-    stream = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=stream)
 
 
 X = uniform(8, 2, seed=1)

@@ -26,12 +26,9 @@ from botorch_bandits import (
 from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.models import BanditGPRecipe
 
+from .textbook import uniform
+
 NUM_OUTPUTS = 3
-
-
-def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
 
 
 def batch_kernel() -> ScaleKernel:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from acquisition.cases import OwnGP
+from acquisition.dense import DenseGP, Reference, squared_exponential
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
@@ -72,54 +73,31 @@ def with_parameters(model: Any) -> Any:
     return model
 
 
-def kernel(first: Any, second: Any) -> Any:
-    squared = ((np.asarray(first)[:, None, :] - np.asarray(second)[None, :, :]) ** 2).sum(-1)
-    return float(np.float64(torch.tensor(OUTPUTSCALE).double())) * np.exp(
-        -0.5 * squared / float(torch.tensor(LENGTHSCALE).double()) ** 2
-    )
-
-
-def dense(
-    points: Any, X: Any, Y: Any, noise: Any, mean: float
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Posterior mean, deviation and the information gain."""
-    K, V = kernel(X, X), np.diag(noise)
-    k = kernel(points, X)
-    weights = np.linalg.solve(K + V, k.T)
-    variance = np.diagonal(kernel(points, points) - k @ weights)
-    d = 1.0 / np.sqrt(noise)
-    gain = 0.5 * np.linalg.slogdet(np.eye(len(d)) + d[:, None] * K * d)[1]
-    return mean + weights.T @ (Y - mean), np.sqrt(variance), gain
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("num_pending", [0, 2])
 def test_a_users_model_has_the_values_of_its_kernel(num_pending: int, training: bool) -> None:
     model = with_parameters(OwnGP(X, Y))
     model.train(training)
     pending = PENDING[:num_pending]
-    s2, mean = float(model.covar_module.outputscale), float(model.mean_module.constant)
-    noise = float(model.likelihood.noise)
-    y = Y.numpy().reshape(-1)
-    base = dense(POINTS, X, y, np.full(9, noise), mean)
-    rows = np.vstack([X, pending])
-    filled = np.concatenate([y, dense(pending, X, y, np.full(9, noise), mean)[0]])
-    center, deviation, _ = dense(POINTS, rows, filled, np.full(len(rows), noise), mean)
-    s, lam, log = math.sqrt(s2), noise / s2, math.log(1.0 / DELTA)
-
-    def values(cls: Any, **options: Any) -> np.ndarray:
-        acqf = cls(model, X_pending=pending, **BOUNDS, **options)
-        return acqf(POINTS.unsqueeze(-2)).detach().numpy()
-
-    tolerance = {"rtol": 1e-8, "atol": 1e-8}
-    width = B / s + R / s * math.sqrt(2.0 * (base[2] + 1.0 + log))
-    np.testing.assert_allclose(
-        values(ImprovedUpperConfidenceBound), center + width * deviation, **tolerance
+    noise, scale = float(model.likelihood.noise), float(model.covar_module.outputscale)
+    output = DenseGP(
+        X.numpy(),
+        Y.numpy().reshape(-1),
+        squared_exponential(model.covar_module.base_kernel.lengthscale.detach().numpy()),
+        np.full(9, noise),
+        noise,
+        scale,
+        float(model.mean_module.constant),
     )
-    width = math.sqrt((B / s) ** 2 + 2.0 * (R / s) ** 2 / lam * (base[2] + log))
-    np.testing.assert_allclose(
-        values(AMMUpperConfidenceBound), center + width * deviation, **tolerance
-    )
+    reference = Reference(((output,),))
+    for cls, width in (
+        (ImprovedUpperConfidenceBound, reference.kernelized_width(B, R, DELTA)),
+        (AMMUpperConfidenceBound, reference.mixture_width(B, R, DELTA)),
+    ):
+        found = cls(model, X_pending=pending, **BOUNDS)(POINTS.unsqueeze(-2)).detach().numpy()
+        seen = reference.hallucinate(pending.numpy())
+        expected = seen.upper_bound(POINTS.numpy(), width)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:

@@ -20,7 +20,14 @@ from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.likelihoods import collapse
 from botorch_bandits.models.reading import hallucinate
 
-from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
+from .textbook import (
+    KernelFunction,
+    information_gain,
+    matern,
+    posterior,
+    squared_exponential,
+    uniform,
+)
 
 LAM = 0.03
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
@@ -31,12 +38,6 @@ def weights_of(n: int, seed: int) -> Tensor:
     return torch.exp(6.0 * uniform(n, seed=seed) - 2.0).where(
         uniform(n, seed=seed + 1) < 0.7, torch.tensor(40.0, dtype=torch.float64)
     )
-
-
-def gain_of(kernel: KernelFunction, X: Tensor, weights: Tensor, lam: float = LAM) -> Tensor:
-    root = weights.sqrt()
-    scaled = root.unsqueeze(-1) * kernel(X, X) * root / lam
-    return 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + scaled)
 
 
 def _matern(lengthscale: float) -> Kernel:
@@ -76,7 +77,9 @@ def test_models_with_weights_have_the_posterior_of_dense_algebra(name: str) -> N
         at = found.posterior(points)
         assert torch.allclose(at.mean[:, 0], mean + 0.4, **EXACT)
         assert torch.allclose(at.distribution.covariance_matrix, covariance, **EXACT)
-        assert torch.allclose(found.information_gain, gain_of(function, X, weights), **EXACT)
+        assert torch.allclose(
+            found.information_gain, information_gain(function(X, X), LAM / weights), **EXACT
+        )
     noisy = model.posterior(points, observation_noise=True)
     assert torch.allclose(noisy.variance[:, 0], covariance.diagonal() + LAM, **EXACT)
     # rounds count outcomes, not what they weigh
@@ -145,7 +148,9 @@ def test_models_that_forget_fade_each_row_from_its_own_weight(forgetting: Any) -
     mean, covariance = posterior(kernel, X, y, LAM / weights, at)
     assert torch.allclose(model.posterior(at).mean[:, 0], mean, **EXACT)
     assert torch.allclose(model.posterior(at).variance[:, 0], covariance.diagonal(), **EXACT)
-    assert torch.allclose(model.information_gain, gain_of(kernel, X, weights), **EXACT)
+    assert torch.allclose(
+        model.information_gain, information_gain(kernel(X, X), LAM / weights), **EXACT
+    )
     assert model.num_observations == int(kept.sum())
 
 
