@@ -8,6 +8,9 @@ runs them at full size. No test looks at a time.
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,13 @@ def test_comparison_counts_units_and_alternates() -> None:
     assert (timing.ordinary_result, timing.our_result) == ("a", "b")
     assert timing.ordinary > timing.ours  # the same work counts as ten units
     assert growth_exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+
+
+def test_folder_starts_from_anywhere(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[1]
+    program = [sys.executable, str(root / "tests" / "benchmarks"), "--help"]
+    path = {**os.environ, "PYTHONPATH": str(root)}  # the package need not be installed
+    assert "chain-500" in subprocess.check_output(program, cwd=tmp_path, env=path, text=True)
 
 
 def test_command_prints_and_writes_the_table(
