@@ -68,7 +68,6 @@ from botorch_bandits.confidence.igp_ucb import (
 from botorch_bandits.confidence.information_gain import (
     GainBound,
     GreedyGain,
-    RateGain,
     WaterFillingGain,
     realized_information_gain,
 )
@@ -111,7 +110,6 @@ __all__ = [
     "PriorSummary",
     "RKHSWidth",
     "RandomizedWidth",
-    "RateGain",
     "RefutedListWarning",
     "RegretStatement",
     "RidgeConfidenceSet",

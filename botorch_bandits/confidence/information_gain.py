@@ -38,7 +38,6 @@ from botorch_bandits.checks import (
     check_double,
     check_finite,
     check_integer,
-    check_one_of,
     check_positive,
 )
 
@@ -368,51 +367,6 @@ class WaterFillingGain(GainBoundOfPoints):
         num_under_water = int((levels > inverse).sum())
         level = levels[num_under_water - 1]
         return 0.5 * float((level * self._ratios[:num_under_water]).log().sum())
-
-
-class RateGain(GainBound):
-    r"""A published growth rate times a constant, which is NOT a bound with constant 1.
-
-    ==================  =====================================================================
-    ``"linear"``        :math:`d \ln T` (Srinivas et al. 2010, Theorem 5)
-    ``"rbf"``           :math:`(\ln T)^{d+1}` (the same)
-    ``"matern"``        :math:`T^{d(d+1)/(2\nu+d(d+1))} \ln T` (the same)
-    ``"matern-tight"``  :math:`T^{d/(2\nu+d)} (\ln T)^{2\nu/(2\nu+d)}` (Vakili et al. 2021)
-    ==================  =====================================================================
-
-    A rate is 0 at ``T = 1``, too.
-
-    Args:
-        kernel: One of the names above.
-        dim: ``d``.
-        nu: The smoothness of the Matern kernel.
-        constant: The factor, which the papers do not give.
-    """
-
-    is_upper_bound = False
-
-    def __init__(
-        self, kernel: str, dim: int, nu: float | None = None, constant: float = 1.0
-    ) -> None:
-        """See the class."""
-        self.kernel = check_one_of("kernel", kernel, ("linear", "rbf", "matern", "matern-tight"))
-        self.dim = check_integer("dim", dim, minimum=1)
-        self.constant = check_positive("constant", constant)
-        if (nu is None) == kernel.startswith("matern"):
-            raise ValueError(f"nu is {nu}; it is needed for Matern kernels and only for them.")
-        self.nu = 0.0 if nu is None else check_positive("nu", nu)
-
-    def _bound(self, num_observations: int) -> float:
-        T, d, nu = float(num_observations), self.dim, self.nu
-        if self.kernel == "linear":
-            rate = d * math.log(T)
-        elif self.kernel == "rbf":
-            rate = math.log(T) ** (d + 1)
-        elif self.kernel == "matern":
-            rate = T ** (d * (d + 1) / (2 * nu + d * (d + 1))) * math.log(T)
-        else:
-            rate = T ** (d / (2 * nu + d)) * math.log(T) ** (2 * nu / (2 * nu + d))
-        return self.constant * rate
 
 
 def check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:

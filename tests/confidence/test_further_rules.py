@@ -18,7 +18,6 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     PriorSummary,
     RandomizedWidth,
-    RateGain,
     RKHSWidth,
     WaterFillingGain,
     amm_width,
@@ -26,6 +25,7 @@ from botorch_bandits.confidence import (
     gp_ucb_rkhs_width,
     irgp_ucb_width,
 )
+from papers.chowdhury import RateGain
 
 X = torch.tensor([[0.1, 0.2], [0.5, 0.9], [0.8, 0.3]], dtype=torch.float64)
 Y = torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64)

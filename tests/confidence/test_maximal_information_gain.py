@@ -12,9 +12,9 @@ from torch import Tensor
 from botorch_bandits.confidence import (
     DesignGain,
     GreedyGain,
-    RateGain,
     WaterFillingGain,
 )
+from papers.chowdhury import RateGain
 
 
 def squared_exponential(num_arms: int, seed: int, lengthscale: float = 0.2) -> Tensor:

@@ -38,7 +38,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import (
     CensoredWidth,
-    RateGain,
 )
 from botorch_bandits.confidence.guarantee import SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
@@ -47,6 +46,7 @@ from botorch_bandits.confidence.igp_ucb import (
     SMALLEST_ROW_IS_FIXED,
     SUB_GAUSSIAN_ROWS,
 )
+from papers.chowdhury import RateGain
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 

@@ -33,8 +33,8 @@ from botorch_bandits.acquisition import (
     Replicates,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.checks import DTYPE, check_one_of
-from botorch_bandits.confidence import GainBound, RateGain, WaterFillingGain
+from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_positive
+from botorch_bandits.confidence import GainBound, WaterFillingGain
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import double_kernel
@@ -64,6 +64,51 @@ class ConstantGain(GainBound):
 
     def _bound(self, num_observations: int) -> float:
         return self.value
+
+
+class RateGain(GainBound):
+    r"""A published growth rate times a constant, which is NOT a bound with constant 1.
+
+    ==================  =====================================================================
+    ``"linear"``        :math:`d \ln T` (Srinivas et al. 2010, Theorem 5)
+    ``"rbf"``           :math:`(\ln T)^{d+1}` (the same)
+    ``"matern"``        :math:`T^{d(d+1)/(2\nu+d(d+1))} \ln T` (the same)
+    ``"matern-tight"``  :math:`T^{d/(2\nu+d)} (\ln T)^{2\nu/(2\nu+d)}` (Vakili et al. 2021)
+    ==================  =====================================================================
+
+    A rate is 0 at ``T = 1``, too.
+
+    Args:
+        kernel: One of the names above.
+        dim: ``d``.
+        nu: The smoothness of the Matern kernel.
+        constant: The factor, which the papers do not give.
+    """
+
+    is_upper_bound = False
+
+    def __init__(
+        self, kernel: str, dim: int, nu: float | None = None, constant: float = 1.0
+    ) -> None:
+        """See the class."""
+        self.kernel = check_one_of("kernel", kernel, ("linear", "rbf", "matern", "matern-tight"))
+        self.dim = check_integer("dim", dim, minimum=1)
+        self.constant = check_positive("constant", constant)
+        if (nu is None) == kernel.startswith("matern"):
+            raise ValueError(f"nu is {nu}; it is needed for Matern kernels and only for them.")
+        self.nu = 0.0 if nu is None else check_positive("nu", nu)
+
+    def _bound(self, num_observations: int) -> float:
+        T, d, nu = float(num_observations), self.dim, self.nu
+        if self.kernel == "linear":
+            rate = d * math.log(T)
+        elif self.kernel == "rbf":
+            rate = math.log(T) ** (d + 1)
+        elif self.kernel == "matern":
+            rate = T ** (d * (d + 1) / (2 * nu + d * (d + 1))) * math.log(T)
+        else:
+            rate = T ** (d / (2 * nu + d)) * math.log(T) ** (2 * nu / (2 * nu + d))
+        return self.constant * rate
 
 
 def figure_methods(  # noqa: PLR0913 - options, each with a name
