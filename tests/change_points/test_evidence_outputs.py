@@ -11,20 +11,17 @@ from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
     AdditiveEpochs,
-    Arms,
     BanditGP,
     BanditLoop,
     Box,
     EvidenceDetector,
     EvidenceRestart,
-    GPUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.models import DefaultCandidates
 
-GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
-PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
-UCB = GPUpperConfidenceBound.with_options(width=2.0)
+from .streams import GRID, PRIOR, UCB, assert_tests_as
+
 BOTH = ("all", "reward")
 WEIGHS = LagrangianUpperConfidenceBound.with_options(width=2.0)
 
@@ -63,13 +60,7 @@ def batch_kernel():
 def test_tests_are_those_of_a_stream_that_sees_the_rewards(surrogate):
     loop = constrained(EvidenceRestart(outputs="reward"), surrogate=surrogate)
     play(loop, 30, reward_changes=15)
-    stream, found = EvidenceDetector().on(GRID, PRIOR).stream(), []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(EvidenceDetector().on(GRID, PRIOR).stream(), loop)
     (reset,) = loop.resets
     assert reset.quantity == "reward"
     assert 16 <= reset.after_round <= 20
@@ -92,8 +83,7 @@ def test_prior_with_a_kernel_for_each_output():
     loop = constrained(EvidenceRestart(outputs="reward"), model, "separate")
     play(loop, 24, reward_changes=15)
     (reset,) = loop.resets
-    first = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
-    stream = EvidenceDetector().on(GRID, first).stream()
+    stream = EvidenceDetector().on(GRID, PRIOR).stream()
     for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
         test = stream.observe(query.x, outcome.reward)
         if test.detected:

@@ -13,7 +13,6 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_bandits import (
     AdditiveEpochs,
-    Arms,
     BanditGP,
     BanditLoop,
     Box,
@@ -21,7 +20,6 @@ from botorch_bandits import (
     EvidenceDetector,
     EvidenceRestart,
     FittedSingleTaskGP,
-    GPUpperConfidenceBound,
     Ignored,
     LagrangianUpperConfidenceBound,
     TimeVaryingKernel,
@@ -32,11 +30,9 @@ from botorch_bandits.running import NoGain
 from botorch_bandits.simulation import Policy, simulate
 
 from . import dense
+from .streams import GRID, PRIOR, UCB, assert_tests_as
 
-GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
 BOX = Box([[0.0], [5.0]])
-PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
-UCB = GPUpperConfidenceBound.with_options(width=2.0)
 
 
 def loop_with(restart, domain=GRID, **settings):
@@ -52,17 +48,6 @@ def play(loop, num_rounds, change=20, first=0):
     for n in range(first, num_rounds):
         query = loop.ask()
         loop.tell(query.id, outcome_at(float(query.x[0]), n, change))
-
-
-def assert_tests_as(stream, loop, keep="since_change"):
-    """A loop's tests are those of a stream that is told the same."""
-    found = []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change if keep == "since_change" else None)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
 
 
 @pytest.mark.parametrize("domain", [GRID, BOX], ids=["arms", "box"])
@@ -202,25 +187,27 @@ def test_contexts_are_inputs_of_the_null():
     assert 25 <= reset.after_round <= 29
 
 
+CANDIDATES = [
+    BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=lengthscale)
+    for lengthscale in (0.5, 1.0, 2.0)
+]
+
+
 def test_candidates_stand_for_hyperparameters_that_are_learned():
-    candidates = [
-        BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=lengthscale)
-        for lengthscale in (0.5, 1.0, 2.0)
-    ]
     learned = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=1.0, refit_every=10)
     with pytest.raises(ValueError, match="Pass EvidenceRestart\\(candidates="):
         BanditLoop(GRID, learned, UCB, restart=EvidenceRestart())
     with pytest.raises(ValueError, match="learned or unknown"):
         BanditLoop(BOX, FittedSingleTaskGP, UCB, restart=EvidenceRestart())
-    restart = EvidenceRestart(robust=False, candidates=candidates)
-    assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(candidates))
+    restart = EvidenceRestart(robust=False, candidates=CANDIDATES)
+    assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(CANDIDATES))
     for num_rounds in (24, 13):
         loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
         play(loop, num_rounds, change=12)
         if num_rounds == 24:
             assert 13 <= loop.resets[0].after_round <= 16
     # the first segment's weights are those of the marginal likelihoods of its outcomes
-    fits = [check_model(prior(*loop.history.arrived())).log_likelihood for prior in candidates]
+    fits = [check_model(prior(*loop.history.arrived())).log_likelihood for prior in CANDIDATES]
     expected = torch.softmax(torch.tensor(fits), 0).tolist()
     *earlier, last = loop.change_tests
     assert last.candidate_weights == pytest.approx(expected, abs=1e-5)
@@ -229,28 +216,13 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
 
 
 def test_outcomes_that_chose_the_list_are_not_tested():
-    priors = [
-        BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=lengthscale)
-        for lengthscale in (0.5, 1.0, 2.0)
-    ]
-    listed = BanditGP.with_candidates(priors, num_skipped=6)
+    listed = BanditGP.with_candidates(CANDIDATES, num_skipped=6)
     acquisition = CandidatesUpperConfidenceBound.with_options(delta=0.1)
     loop = BanditLoop(GRID, listed, acquisition, restart=EvidenceRestart(robust=False), seed=0)
     play(loop, 30, change=15)
     assert loop.resets[0].after_round in range(16, 20)
     stream = EvidenceDetector(robust=False).on(GRID, listed).stream()
-    told_of = iter(loop.change_tests)
-    for n, (query, outcome) in enumerate(
-        zip(loop.history.queries, loop.history.outcomes, strict=True)
-    ):
-        test = stream.observe(query.x, outcome.reward)
-        if n < 6:
-            assert test is None
-            continue
-        told = next(told_of)
-        assert (test.statistic, test.change) == (told.statistic, told.change_round)
-        if test.detected:
-            stream.reset(test.change)
+    assert_tests_as(stream, loop, num_skipped=6)
     text = str(loop.guarantee())
     assert "given the first 6 outcomes, which are not tested, before a change" in text
     assert "if the prior is one of the candidates" in text

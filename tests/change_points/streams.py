@@ -1,0 +1,35 @@
+"""Loops whose tests are those of a detector alone, and what they play."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import MaternKernel
+
+from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound
+
+GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
+PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
+UCB = GPUpperConfidenceBound.with_options(width=2.0)
+
+
+def assert_tests_as(stream, loop, keep="since_change", num_skipped=0):
+    """A loop's tests are those of a stream that is told the same rewards.
+
+    Args:
+        stream: Of a detector, before the first outcome.
+        loop: After its run.
+        keep: Of the restart.
+        num_skipped: How many of the first outcomes chose the list of priors, and are not tested.
+    """
+    found = []
+    for n, (query, outcome) in enumerate(
+        zip(loop.history.queries, loop.history.outcomes, strict=True)
+    ):
+        test = stream.observe(query.x, outcome.reward)
+        if n < num_skipped:
+            assert test is None
+            continue
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change if keep == "since_change" else None)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
