@@ -5,7 +5,6 @@ Classes and built acquisition functions are refused with what to pass instead of
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
@@ -24,12 +23,12 @@ def check_acquisition(acquisition: Any, domain: Domain) -> Any:
         raise TypeError(
             f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
             f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
-            "(model, X_pending) -> acquisition function."
+            "(model, X_pending, best) -> acquisition function."
         )
     elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
         raise TypeError(
             "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
-            f"(model, X_pending) -> acquisition function, got {acquisition!r}."
+            f"(model, X_pending, best) -> acquisition function, got {acquisition!r}."
         )
     return acquisition
 
@@ -46,18 +45,15 @@ def model_of(acquisition: AcquisitionFunction) -> Any:
 
 
 def _refuse_class(given: type) -> None:
-    """Raise unless a class can be called with a model and pending points."""
+    """Raise if a class cannot be called with a model, pending points and the best outcome."""
     name = given.__name__
     if issubclass(given, BanditAcquisition):
         raise TypeError(f"acquisition is the class {name}; pass {name}.with_options(...).")
-    if not (issubclass(given, AcquisitionFunction) and given.__module__.startswith("botorch.")):
-        return  # a user's class may take these two
-    _, second, *_ = [*inspect.signature(given).parameters.values(), None, None]
-    if second is not None and second.default is inspect.Parameter.empty:
+    if issubclass(given, AcquisitionFunction) and given.__module__.startswith("botorch."):
         raise TypeError(
-            f"acquisition is BoTorch's class {name}, which the loop would call with the model and "
-            f"the pending points, but its second argument is {second.name}. Pass a function that "
-            f"builds it, lambda model, X_pending: {name}(model, {second.name}=...), or a class of "
-            "botorch_bandits, such as GPUpperConfidenceBound.with_options(beta=4.0), which takes "
-            "the pending points into account."
+            f"acquisition is BoTorch's class {name}, which the loop would call with the model, the "
+            "pending points and the best outcome. Pass a function that builds it, "
+            f"lambda model, X_pending, best: {name}(model, ...), or a class of botorch_bandits, "
+            "such as GPUpperConfidenceBound.with_options(beta=4.0), which takes the pending points "
+            "into account."
         )

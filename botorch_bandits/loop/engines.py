@@ -358,8 +358,9 @@ class ModelEngine:
         X_pending = self.inputs(view.pending, view) if len(view.pending) else None
         if view.recipe is None:
             make: Any = self._settings.acquisition
+            best = float(view.Y[:, 0].max()) if len(view.Y) else None  # as best_f of BoTorch
             with seeded_globally(seed):
-                built: AcquisitionFunction = make(model, X_pending)
+                built: AcquisitionFunction = make(model, X_pending, best)
                 return built
         given: dict[str, Any] = {"round_number": view.local_round, "seed": seed}
         if view.widening is None:

@@ -88,8 +88,10 @@ class BanditLoop(TakesTurns):
             with ``n > 0``). If omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which
             learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
-            ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
-            or None) and returns a BoTorch acquisition function. ``"best"``, the default, finds a
+            ``RandomSearch()``, or any callable that takes a model, pending points (``n x d`` or
+            None) and the largest outcome that the model has (None before the first; with
+            ``maximize=False``, minus the least cost), which BoTorch calls ``best_f``, and returns a
+            BoTorch acquisition function. ``"best"``, the default, finds a
             good point, and ``"earned"`` collects reward during the run; both were chosen by
             measurement, and neither comes with a theorem.
         horizon: The number of rounds, if it is known. Asking for more is an error.

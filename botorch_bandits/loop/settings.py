@@ -62,8 +62,12 @@ from botorch_bandits.models.noise_floor import check_range_on_box
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""
 
-AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
-"""A user's function from a model and pending points to an acquisition function."""
+AcquisitionFactory = Callable[[Model, Tensor | None, float | None], AcquisitionFunction]
+"""A user's function from a model, pending points and the best outcome to an acquisition function.
+
+The best outcome is the largest one that the model has: a reward, minus a cost, or a penalized
+reward; None before the first.
+"""
 
 
 OBJECTIVES = ("best", "earned")

@@ -47,7 +47,7 @@ def double(values: Any) -> torch.Tensor:
 def test_a_failed_query_is_no_longer_pending() -> None:
     seen = []
 
-    def acquisition(model: Any, X_pending: torch.Tensor | None) -> Any:
+    def acquisition(model: Any, X_pending: torch.Tensor | None, best: float | None) -> Any:
         seen.append(X_pending)
         return UpperConfidenceBound(model, beta=4.0)
 

@@ -477,7 +477,7 @@ def test_functions_of_the_user_are_taken_at_their_word() -> None:
     def make(X: Tensor, Y: Tensor) -> BanditGP:
         return BanditGP(X, Y, RBFKernel(), 1.1)
 
-    def acquire(model: Any, X_pending: Tensor | None) -> Any:
+    def acquire(model: Any, X_pending: Tensor | None, best: float | None) -> Any:
         return ImprovedUpperConfidenceBound(model, **BOUNDS, X_pending=X_pending)
 
     loop = BanditLoop(Arms(CHOICES), make, acquire)

@@ -159,7 +159,7 @@ def test_large_outcomes_with_a_list_of_priors(recipe, domain):
     refuse_and_go_on(build(domain, PRIORS, recipe))
 
 
-def upper_confidence_bound(model, X_pending):
+def upper_confidence_bound(model, X_pending, best):
     return qUpperConfidenceBound(model, beta=4.0, X_pending=X_pending)
 
 

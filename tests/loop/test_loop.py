@@ -167,7 +167,9 @@ class TestAskAndTell:
     def test_callable_acquisition_gets_model_and_pending(self) -> None:
         seen: list[Tensor | None] = []
 
-        def build(model: Model, X_pending: Tensor | None) -> UpperConfidenceBound:
+        def build(
+            model: Model, X_pending: Tensor | None, best: float | None
+        ) -> UpperConfidenceBound:
             seen.append(X_pending)
             return UpperConfidenceBound(model, beta=4.0)
 

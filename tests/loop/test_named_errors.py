@@ -95,7 +95,7 @@ DOMAINS = {
 RULES: dict[str, Any] = {
     "GPUpperConfidenceBound": GPUpperConfidenceBound.with_options(width=2.0),
     "LogExpectedImprovement": LogExpectedImprovement.with_options(),
-    "UpperConfidenceBound": lambda model, pending: UpperConfidenceBound(model, beta=2.0),
+    "UpperConfidenceBound": lambda model, pending, best: UpperConfidenceBound(model, beta=2.0),
 }
 
 
@@ -121,7 +121,7 @@ def test_other_errors_of_a_search_stay_as_they_are() -> None:
         def forward(self, X: torch.Tensor) -> torch.Tensor:
             raise RuntimeError("the machine is on fire")
 
-    loop = BanditLoop(BOX, SingleTaskGP, lambda model, pending: Broken(model, beta=2.0))
+    loop = BanditLoop(BOX, SingleTaskGP, lambda model, pending, best: Broken(model, beta=2.0))
     loop.attach([0.5], 1.0)
     loop.attach([0.25], 0.0)
     with pytest.raises(RuntimeError, match="machine is on fire"):

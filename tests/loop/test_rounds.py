@@ -161,7 +161,7 @@ PRIORS = [
 ]
 
 
-def bound_of_botorch(model: Any, X_pending: Any) -> UpperConfidenceBound:
+def bound_of_botorch(model: Any, X_pending: Any, best: Any) -> UpperConfidenceBound:
     return UpperConfidenceBound(model, beta=4.0 if X_pending is None else 9.0)
 
 

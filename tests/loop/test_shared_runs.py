@@ -52,7 +52,7 @@ SEEN: list[Any] = []
 """The pending points of the last choice."""
 
 
-def acquisition(model: Any, X_pending: Any) -> Any:
+def acquisition(model: Any, X_pending: Any, best: Any) -> Any:
     SEEN[:] = [] if X_pending is None else X_pending.tolist()
     while DURING:
         DURING.pop(0)()

@@ -40,16 +40,31 @@ LIST = BanditGP.with_candidates(candidate_grid([0.1, 0.3]))
 BOUNDS = {"rkhs_bound": 1.0, "noise_bound": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("given", "second"), [(UpperConfidenceBound, "beta"), (BoTorchsImprovement, "best_f")]
-)
-def test_a_class_of_botorch_is_refused_with_a_function_that_builds_it(
-    given: type, second: str
-) -> None:
-    message = rf"BoTorch's class {given.__name__}, .*lambda model, X_pending: .*{second}=\.\.\."
+@pytest.mark.parametrize("given", [UpperConfidenceBound, BoTorchsImprovement, PosteriorMean])
+def test_a_class_of_botorch_is_refused_with_a_function_that_builds_it(given: Any) -> None:
+    message = rf"BoTorch's class {given.__name__}, .*lambda model, X_pending, best: "
     with pytest.raises(TypeError, match=message):
         BanditLoop(BOX, PRIOR, given)
-    BanditLoop(BOX, PRIOR, PosteriorMean)  # which a model alone makes
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_function_gets_the_best_outcome_in_the_sign_of_the_model(maximize: bool) -> None:
+    seen: list[float | None] = []
+
+    def build(model: Any, X_pending: Any, best: float | None) -> Any:
+        seen.append(best)
+        return BoTorchsImprovement(model, best_f=-9.0 if best is None else best)
+
+    loop = BanditLoop(BOX, PRIOR, build, maximize=maximize)
+    for reward in (0.5, -1.0, 2.0):
+        loop.tell(loop.ask().id, reward)
+    loop.ask()
+    assert seen == ([None, 0.5, 0.5, 2.0] if maximize else [None, -0.5, 1.0, 1.0])
+    windowed = BanditLoop(BOX, PRIOR, build, forgetting=SlidingWindow(1))
+    for reward in (0.5, -1.0):
+        windowed.tell(windowed.ask().id, reward)
+    windowed.ask()
+    assert seen[-1] == -1.0
 
 
 def test_drift_of_model_and_test_agree_or_a_warning_says_so() -> None:
