@@ -18,7 +18,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -58,7 +58,7 @@ from botorch_bandits.confidence import (
     UnreadablePriorError,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import at_posterior_mean
+from botorch_bandits.confidence.facts import ALONE, WEIGHTED_SUM, Facts
 from botorch_bandits.confidence.prior_reading import has_tasks
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.domains import Arms, Domain, ValueScale
@@ -228,6 +228,8 @@ class BanditAcquisition(AcquisitionFunction):
     """What becomes of the members of an ensemble; None if the guarantee covers it."""
     is_one_output: ClassVar[bool] = True
     """Whether a posterior transform makes one output."""
+    pending_as: str = ""
+    """What becomes of pending points; see :attr:`.Facts.pending_as`."""
     base_model: Model
     posterior_transform: Any  # a posterior transform or None
     _summary: PriorSummary | None = None
@@ -422,35 +424,28 @@ class BanditAcquisition(AcquisitionFunction):
         """
         return Bounds(*self.moments(X), *self.bounds(X))
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this acquisition function with this model, if any."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this acquisition function with this model, if any.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
         return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
 
-    def _gap_of_pending(self, count: int) -> str | None:
-        """Return why no theorem covers ``count`` pending points; None if one does."""
-        return None
-
-    def _as_used(self, guarantee: Guarantee) -> Guarantee:
-        """Return what remains of a theorem in this use, outside a loop, and how it reads there."""
-        gap = None if self.X_pending is None else self._gap_of_pending(len(self.X_pending))
-        if gap is not None:
-            guarantee = guarantee.with_gaps(gap)
-        if self.scale != 1.0:
-            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
-        if self.of_ensemble is not None and is_ensemble(self.base_model):
-            guarantee = guarantee.with_gaps(self.of_ensemble)
-        if self.posterior_transform is not None and self.is_one_output:
-            guarantee = guarantee.of_weighted_sum()
-        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
-        if self.played_as is None:
-            name = type(self).__name__
-            guarantee = guarantee.with_gaps(
-                f"{name} may evaluate something other than its base class, whose guarantee this "
-                "is; give it its own guarantee, or set defines_rule = True in its body if its "
-                "values are those of width_rule",
-                of="regret",
-            )
-        return guarantee.of_rows()
+    def _facts(self, facts: Facts) -> Facts:
+        """Return the facts of a use with those of this acquisition function."""
+        if self.posterior_transform is not None and self.is_one_output and not facts.subject:
+            facts = replace(facts, subject=WEIGHTED_SUM)
+        has_members = self.of_ensemble is not None and is_ensemble(self.base_model)
+        return replace(
+            facts,
+            minimizes=facts.minimizes or not self.maximize,
+            num_points_pending=0 if self.X_pending is None else len(self.X_pending),
+            pending_as=self.pending_as,
+            scale=self.scale,
+            of_members=self.of_ensemble or "" if has_members else "",
+            own_values=type(self).__name__ if self.played_as is None else "",
+        )
 
     def _forget(self) -> None:
         """Drop what was computed from the model, whose numbers or device have changed."""
@@ -638,6 +633,7 @@ class HallucinatesPending(BanditAcquisition):
     Each call starts again from ``base_model``, the user's model, which is never changed.
     """
 
+    pending_as = "means"
     base_model: Model
     posterior_transform: PosteriorTransform | None
     _summary: PriorSummary
@@ -710,9 +706,6 @@ class HallucinatesPending(BanditAcquisition):
         # errors come first, so that they leave the old points and their model in place
         self.model = self.base_model if pending is None else self._given_means(pending.detach())
         AcquisitionFunction.set_X_pending(self, pending)
-
-    def _gap_of_pending(self, count: int) -> str | None:
-        return at_posterior_mean(count)
 
     def _given_means(self, X: Tensor) -> Model:
         """Return the model in which the outcomes of pending points are their posterior means."""

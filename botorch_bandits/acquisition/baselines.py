@@ -43,6 +43,7 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import (
@@ -82,8 +83,12 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
     def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
         """Return the values at ``q`` points from ``batch_shape x q`` means and deviations."""
 
-    def guarantee(self) -> Guarantee:
-        """Report that there is no guarantee."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Report that there is no guarantee.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
         return Guarantee(method=type(self).__name__, gaps=(self.reason,))
 
 

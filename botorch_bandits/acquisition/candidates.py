@@ -49,7 +49,9 @@ from botorch_bandits.checks import (
     check_double,
 )
 from botorch_bandits.confidence.candidate_widths import CandidateWidths
-from botorch_bandits.confidence.guarantee import Guarantee, at_posterior_mean
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import wanted_by_theorem
 from botorch_bandits.confidence.width_rules import Assumed
 from botorch_bandits.domains import Arms
@@ -132,6 +134,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
 
     defines_rule = True
     of_ensemble = None
+    pending_as = "bounds"
     base_model: CandidatesModel
     model: CandidatesModel
 
@@ -260,29 +263,25 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
             return float(upper.max() - lower[played])
         return float(upper[played] - lower.min())
 
-    def _gap_of_pending(self, count: int) -> str | None:
-        """See the base class; the bounds hold, and it is a gap of one statement."""
-        return None
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this bound with this list, or why none does.
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this bound with this list, or why none does."""
-        guarantee = self.widths.guarantee(self.base_model, self.assume)
-        if self.X_pending is not None:
-            gap = at_posterior_mean(len(self.X_pending))
-            if guarantee.theorem is None:
-                guarantee = guarantee.with_gaps(gap)
-            else:  # pending points choose the next one, but bounds(X) are those of what arrived
-                guarantee = guarantee.with_wording(
-                    "bands",
-                    "in all rounds",
-                    "computed from the outcomes that have arrived (as bounds(X) does), in all "
-                    "rounds",
-                ).with_gaps(
-                    f"{gap}, so the point that is chosen need not have the largest upper bound"
-                    f"{'' if self.widths.on_box else REMEDY}",
-                    of="regret",
-                )
-        return self._as_used(guarantee)
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = self._facts(facts)
+        guarantee = self.widths.guarantee(self.base_model, self.assume, facts)
+        if self.X_pending is not None:  # bounds(X) are those of the outcomes that have arrived
+            guarantee = guarantee.with_gaps(
+                facts.say(
+                    "{num_points_pending:pending point enters|pending points enter} at the "
+                    "posterior mean, so the point that is chosen need not have the {largest_bound} "
+                    "bound{remedy}",
+                    remedy="" if self.widths.on_box else REMEDY,
+                ),
+                of=("regret",),
+            )
+        return concluded(guarantee, facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.
@@ -387,8 +386,12 @@ class CandidatesThompsonSampling(SeededDraw):
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
         return self._function(ahead)[1](X)
 
-    def guarantee(self) -> Guarantee:
-        """Report that no theorem is stated."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Report that no theorem is stated.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
         return Guarantee(
             method="Thompson sampling on a list of priors",
             gaps=("no theorem is claimed for a draw of the prior by its posterior weight",),

@@ -16,7 +16,7 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -39,12 +39,12 @@ from botorch_bandits.confidence import (
     Guarantee,
     PriorSummary,
 )
-from botorch_bandits.confidence.censored import (
-    ALL_QUERIES_ENTER,
-    below_the_minimum,
-)
+from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import DelayDistribution
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import censored_width_rule
+from botorch_bandits.confidence.statements import of_draws
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, Assumed, Bound, check_scale
 from botorch_bandits.models.censoring import (
     RINGING_TOLERANCE,
@@ -151,14 +151,17 @@ class CensorsPending(WidthAcquisition):
         AcquisitionFunction.set_X_pending(self, pending)
         return width
 
-    def _gap_of_pending(self, count: int) -> str | None:
-        if self._censoring.pseudo_noise > 0.0:
-            return "pending rows have more noise than the others"
-        return None
+    def _facts(self, facts: Facts) -> Facts:
+        has_noise = self._censoring.pseudo_noise > 0.0
+        return replace(super()._facts(facts), pending_as="noisy" if has_noise else "")
 
-    def _censored_guarantee(self) -> Guarantee:
-        """Return the guarantee of the width, if the user does what a loop would do."""
-        guarantee = self.rule.guarantee(self._summary, 1)
+    def _censored_guarantee(self, facts: Facts) -> tuple[Guarantee, Facts]:
+        """Return the guarantee of the width, if the user does what a loop would do, and all facts.
+
+        Args:
+            facts: What is known of its use, with the facts of this acquisition function.
+        """
+        guarantee = self.rule.guarantee(self._summary, 1, facts)
         censoring, values = self._censoring, self.pseudo_values or ()
         outcomes = observed_outcomes(self.base_model)
         if guarantee.theorem is not None:
@@ -167,16 +170,18 @@ class CensorsPending(WidthAcquisition):
                 num_below, farthest = censoring.below(values, self._signs, outcomes)
             if num_below and self.rule.bounded_outcomes:
                 guarantee = guarantee.with_gaps(
-                    f"{num_below} outcomes lie below the minimum, but bounded_outcomes=True "
-                    "requires that none does"
+                    facts.say(
+                        "{num} outcomes lie {below} the {minimum}, but bounded_outcomes=True "
+                        "requires that none does",
+                        num=num_below,
+                    )
                 )
             elif num_below and not censoring.fills_in:
-                guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
-            guarantee = guarantee.with_assumptions(ALL_QUERIES_ENTER)
+                facts = replace(facts, num_below=num_below, farthest_below=farthest)
+            guarantee = guarantee.with_assumptions(facts.say(ALL_QUERIES_ENTER))
         means = prior_means(self.base_model)
-        return guarantee.with_gaps(
-            *censoring.gaps(values, means, outcomes, censoring.units, self._signs)
-        )
+        gaps = censoring.gaps(values, means, outcomes, censoring.units, self._signs, facts)
+        return guarantee.with_gaps(*gaps), facts
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
@@ -314,9 +319,13 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             self.set_X_pending(pending)
         return torch.cat(values).reshape(X.shape[:-1]).sum(-1).reshape(X.shape[:-2] or (1,))
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this bound with this model, or why none does."""
-        return self._as_used(self._censored_guarantee())
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this bound with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        return concluded(*self._censored_guarantee(self._facts(facts)))
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
@@ -413,14 +422,19 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         self.width = width.to(next(self.base_model.parameters(), width).device)
         self._begin_draw()
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this draw with this model, or why none does."""
-        guarantee = self._censored_guarantee()
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this draw with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = replace(self._facts(facts), draws=True)
+        guarantee, facts = self._censored_guarantee(facts)
         method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
-        guarantee = guarantee.for_draws(method, delta, **drawn_on(self))
+        guarantee = of_draws(guarantee, facts, method, delta, **drawn_on(self))
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",
-                of="regret",
+                of=("regret",),
             )
-        return self._as_used(guarantee)
+        return concluded(guarantee, facts)

@@ -32,9 +32,6 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
 from botorch_bandits.acquisition.scores import Bounds
-from botorch_bandits.checks import (
-    counted,
-)
 from botorch_bandits.confidence import (
     Guarantee,
     RidgeConfidenceSet,
@@ -47,9 +44,8 @@ from botorch_bandits.confidence.dmm import (
     narrow,
     read_data,
 )
-from botorch_bandits.confidence.guarantee import (
-    AS_OBSERVED,
-)
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.hypotheses import AS_OBSERVED, concluded
 from botorch_bandits.confidence.igp_ucb import FIRST_ROW
 from botorch_bandits.confidence.ingredients import ridge_terms
 from botorch_bandits.confidence.width_rules import Assumed, bound_constants
@@ -246,6 +242,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
     """
 
     defines_rule = True
+    pending_as = "shrinking"
     _given: Given | None = None
     """What pending points explain, once it is needed."""
 
@@ -371,13 +368,19 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         super().set_X_pending(X_pending)
         self._given = None
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this bound with this model, or why none does."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this bound with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = self._facts(facts)
         gaps = ["the data refute the assumptions at this level"] if self.is_refuted else []
         if self.terms.doubles:
             gaps.append("the norm bound is guessed and doubled")
         guarantee = self.terms.guarantee_of(
             self._summary,
+            facts,
             FIRST_ROW,
             (AS_OBSERVED,),
             gaps,
@@ -390,11 +393,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
             "information_gain": self._information_gain,
         }
         guarantee = replace(guarantee, constants={**guarantee.constants, **bounds, **found})
-        return self._as_used(guarantee)
-
-    def _gap_of_pending(self, count: int) -> str | None:
-        shrink = counted(count, "pending point shrinks", "pending points shrink")
-        return f"{shrink} the deviations"
+        return concluded(guarantee, facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.

@@ -51,7 +51,6 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
 )
 from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms, Domain
@@ -72,6 +71,7 @@ class SeededDraw(BanditAcquisition):
     """
 
     from_domain: ClassVar[tuple[str, ...]] = ("choices",)
+    pending_as = "left out"
     stream: ClassVar[str]
     """The name of the random stream; under another name, the same seed gives other numbers."""
 
@@ -106,9 +106,6 @@ class SeededDraw(BanditAcquisition):
         if options.get("choices") is not None:
             Arms(options["choices"])
         super().check_options(options, domain)
-
-    def _gap_of_pending(self, count: int) -> str | None:
-        return outcomes_pending(count)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the pending points and draw again.

@@ -14,6 +14,7 @@ that paper).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -55,11 +56,10 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import (
-    of_all_outputs,
-    of_minus_the_reward,
-)
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
+from botorch_bandits.confidence.statements import of_all_outputs
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
@@ -317,12 +317,18 @@ class LagrangianAcquisition(BanditAcquisition):
         self.width_rules = tuple(rules)
         self.widths = self._widths().to(self.widths.device)
 
-    def _base_guarantee(self, method: str) -> Guarantee:
-        """Return what the widths of all outputs guarantee together."""
+    def _base_guarantee(self, method: str, facts: Facts) -> Guarantee:
+        """Return what the widths of all outputs guarantee together.
+
+        Args:
+            method: The template of the method's name.
+            facts: What is known of its use.
+        """
+        facts = self._facts(facts)
+        of_each = replace(facts, function="each function")
         pairs = zip(self.width_rules, self._summaries, strict=True)
-        each = [rule.guarantee(summary, 1) for rule, summary in pairs]
-        joint = of_all_outputs(each, method, self.delta)
-        return self._as_used(joint if self.maximize else of_minus_the_reward(joint))
+        each = [rule.guarantee(summary, 1, of_each) for rule, summary in pairs]
+        return concluded(of_all_outputs(each, facts, method, self.delta), facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return the moments of the reward and the lower bounds of the constraints at one point.
@@ -469,16 +475,20 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         check_points(self, X)
         return self._ends(*self._moments(X))[1].movedim(0, -1).squeeze(-2)
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers the bounds with this model, or why none does."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers the bounds with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
         settings = self._settings
         form = "as one weighted sum of outputs" if settings.is_scalarized else "output by output"
         guarantee = self._base_guarantee(
-            f"the upper confidence bound of the penalized reward ({form})"
+            f"the upper confidence bound of the penalized {{outcome}} ({form})", facts
         )
         if settings.is_clipped:
-            clipped = "reward and constraints lie within the limits at which bounds are clipped"
-            guarantee = guarantee.with_assumptions(clipped)
+            clipped = "{outcome} and constraints lie within the limits at which bounds are clipped"
+            guarantee = guarantee.with_assumptions(facts.say(clipped))
         return guarantee
 
     def _values(self, X: Tensor) -> Tensor:
@@ -592,13 +602,20 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         check_points(self, X)
         return self._scaled(X if X.dim() > 2 else X.unsqueeze(0), self.widths, ahead).squeeze(-2)
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this draw, or why none does."""
-        guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this draw, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        guarantee = self._base_guarantee("Thompson sampling of a penalized {outcome}", facts)
         if guarantee.theorem is not None:
             # Remark 1 draws the penalized reward; separate draws of f and g are another method
             guarantee = guarantee.with_gaps(
-                "no theorem bounds the regret of joint draws of reward and constraints", of="regret"
+                facts.say(
+                    "no theorem bounds the regret of joint draws of {outcome} and constraints"
+                ),
+                of=("regret",),
             )
         return guarantee
 

@@ -57,12 +57,12 @@ from botorch_bandits.acquisition.rules import ArmsRule, Seen, ThompsonArmsRule
 from botorch_bandits.acquisition.upper_confidence_bound import WidthAcquisition
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import GainBound, Guarantee, WidthRule
-from botorch_bandits.confidence.guarantee import (
-    RegretStatement,
-    at_posterior_mean,
-)
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import RegretStatement
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import kernelized_rule
 from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
+from botorch_bandits.confidence.statements import of_draws
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, PLAIN_WIDTH, check_scale
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 from botorch_bandits.models.reading import hallucinate, on_device_of
@@ -168,6 +168,7 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         super().__init__(check_model(model))
         self._read_arguments(given)
         self.pending = check_one_of("pending", given.get("pending", "redraw"), PENDING)
+        self.pending_as = "means" if self.pending == "hallucinate" else "redrawn"
         if transform is None and model.num_outputs != 1:
             raise UnsupportedError(
                 f"model has {model.num_outputs} outputs; pass a posterior_transform that "
@@ -243,10 +244,15 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         values = self._scaled(X, width[..., None, None].to(X), ahead).squeeze(-1).squeeze(-1)
         return self._sign * values
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this draw with this model, or why none does."""
-        of_width = self.rule.guarantee(self._summary, 1)
-        guarantee = of_width.for_draws("GP-TS", self.delta, **drawn_on(self))
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this draw with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = replace(self._facts(facts), draws=True)
+        of_width = self.rule.guarantee(self._summary, 1, facts)
+        guarantee = of_draws(of_width, facts, "GP-TS", self.delta, **drawn_on(self))
         if guarantee.theorem is not None:
             needed = kernel_assumptions(self._summary, is_at_most_one=True)
             against = () if self.arms is None else ("regret is against the best of the choices",)
@@ -255,14 +261,9 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             guarantee = guarantee.with_gaps(
                 "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
                 "draw on the whole box",
-                of="regret",
+                of=("regret",),
             )
-        return self._as_used(guarantee)
-
-    def _gap_of_pending(self, count: int) -> str | None:
-        if self.pending == "hallucinate":
-            return at_posterior_mean(count)
-        return super()._gap_of_pending(count)
+        return concluded(guarantee, facts)
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
@@ -516,9 +517,14 @@ class TopTwoThompsonSampling(GPThompsonSampling):
             max_draws=check_integer("max_draws", options["max_draws"], minimum=0),
         )
 
-    def guarantee(self) -> Guarantee:
-        """Report what holds for the confidence bounds, and that no regret bound is stated."""
-        of_width = self.rule.guarantee(self._summary, 1)
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Report what holds for the confidence bounds, and that no regret bound is stated.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = self._facts(facts)
+        of_width = self.rule.guarantee(self._summary, 1, facts)
         method = "top-two Thompson sampling"
         guarantee = replace(
             of_width,
@@ -527,7 +533,7 @@ class TopTwoThompsonSampling(GPThompsonSampling):
                 "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
             ),
         )
-        return self._as_used(guarantee)
+        return concluded(guarantee, facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return moments and value at one point, and whether the challenger is played.

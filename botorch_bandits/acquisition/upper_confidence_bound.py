@@ -38,7 +38,9 @@ from botorch_bandits.confidence import (
     RandomizedWidth,
     WidthRule,
 )
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import (
     kernelized_rule,
     mixture_rule,
@@ -291,10 +293,15 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         self.set_X_pending(None)
         self.warn_if_wide()
 
-    def guarantee(self) -> Guarantee:
-        """Return the theorem that covers this bound with this model, or why none does."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return the theorem that covers this bound with this model, or why none does.
+
+        Args:
+            facts: What is known of its use, such as the rounds of a loop.
+        """
+        facts = self._facts(facts)
         round_number = self.round_number if self.rule.needs_round else 1
-        return self._as_used(self.rule.guarantee(self._summary, round_number))
+        return concluded(self.rule.guarantee(self._summary, round_number, facts), facts)
 
     def _values(self, X: Tensor) -> Tensor:
         mean, deviation = self._mean_and_deviation(X)  # batch_shape x q each

@@ -319,7 +319,7 @@ class EvidenceRestart(Restart, EvidenceDetector):
             if priors.num_skipped:
                 given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
         it = "it" if self.drift_rate is None else f"it that drifts at the rate {self.drift_rate:g}"
-        drawn = f"on average over the prior, if {listed}the reward is a draw from {it} and the "
+        drawn = f"on average over the prior, if {listed}the function is a draw from {it} and the "
         drawn += "noise Gaussian"
         if self.outputs == "reward":
             drawn += ", and constraint values carry no further information about either"

@@ -17,15 +17,14 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive, check_probability
 from botorch_bandits.confidence.diagnosis import check_model
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
-from botorch_bandits.confidence.guarantee import (
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.hypotheses import (
     DRAWN_FROM_LIST,
     FIXED_AFTER_FIRST,
     FIXED_LIST,
     GAUSSIAN_NOISE_ON_LIST,
-    Guarantee,
-    RegretStatement,
-    Statement,
 )
 from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
 
@@ -119,12 +118,13 @@ class CandidateWidths:
         half = spread.sqrt() * float(width)
         return center - half, center + half
 
-    def guarantee(self, model: Any, assume: Collection[str]) -> Guarantee:
+    def guarantee(self, model: Any, assume: Collection[str], facts: Facts = ALONE) -> Guarantee:
         """Return what is proved about the bands.
 
         Args:
             model: The list and the outcomes that have arrived.
             assume: The assumptions that a user vouches for; see :data:`.ASSUMABLE`.
+            facts: What is known of the use.
         """
         if self.form == "mixture":
             return Guarantee(
@@ -178,22 +178,28 @@ class CandidateWidths:
             method="upper confidence bound of the survivors of a list of priors",
             theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
             bands=Statement(
-                "with {probability} the reward lies between the least lower and the largest upper "
-                f"bound of the priors that survive, in all rounds, {where}",
+                facts.say(
+                    "with {probability} {subject} lies between the least lower and the largest "
+                    "upper bound of the priors that survive, {computed}in {rounds}, {where}",
+                    where=where,
+                ),
                 delta=self.delta,
                 reach=None if self.on_box else "arms",
             ),
             regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every round t that "
-                "maximizes the upper confidence bound is at most the distance of the bounds at the "
-                "point that it chose, which is twice the effective width times standard deviation"
-                + added,
+                facts.say(
+                    "with {probability}, on the same event, {regret_of} every round t that "
+                    "{optimizes} is at most the distance of the bounds at the point that it chose, "
+                    "which is twice the effective width times standard deviation{added}",
+                    added=added,
+                ),
                 delta=self.delta,
                 factor=2.0,
                 tail=tail,
             ),
-            assumptions=(DRAWN_FROM_LIST, *fixed, GAUSSIAN_NOISE_ON_LIST, *needed),
+            assumptions=(facts.say(DRAWN_FROM_LIST), *fixed, GAUSSIAN_NOISE_ON_LIST, *needed),
             constants=constants,
+            is_drawn=True,
         )
         after = model.evidence.refuted_after(self.level)
         if after is not None:

@@ -43,16 +43,10 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored_bounds import gaps_of_rows
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
-from botorch_bandits.confidence.guarantee import (
-    FIXED_PRIOR,
-    SUB_GAUSSIAN_NOISE,
-    FunctionAssumption,
-    Guarantee,
-    RegretStatement,
-    Statement,
-    of_any_round,
-)
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.hypotheses import FIXED_PRIOR, SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
@@ -64,6 +58,7 @@ from botorch_bandits.confidence.igp_ucb import (
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
+from botorch_bandits.confidence.statements import of_any_round
 from botorch_bandits.confidence.width_rules import (
     LEAST_LAM,
     Bound,
@@ -244,6 +239,7 @@ class Censoring(Filling):
         outcomes: Sequence[Tensor] | None,
         units: str = "outcome",
         signs: Sequence[float] | None = None,
+        facts: Facts = ALONE,
     ) -> Iterator[str]:
         """Yield why the theorem does not cover a use, in addition to what the width rule knows.
 
@@ -255,6 +251,7 @@ class Censoring(Filling):
             units: The units of ``outcome_bound``; a bound in prior standard deviations is not
                 compared with outcomes.
             signs: One per output, 0 if it has no weight; None if all have one.
+            facts: What is known of the use.
         """
         if self.predictive:
             yield "standard deviations include the noise"
@@ -267,11 +264,11 @@ class Censoring(Filling):
             for j, value in enumerate(values)
         )
         if self.minimum is None:
-            yield "the minimum is unknown; a lower confidence bound replaces it"
+            yield facts.say("the {minimum} is unknown; a confidence bound replaces it")
         if is_lowered:
-            yield "the minimum was lowered to an observed outcome"
+            yield facts.say("the {minimum} was moved to an observed outcome")
         if values and prior_means is None:
-            yield "the prior mean cannot be read; it must equal the minimum"
+            yield facts.say("the prior mean cannot be read; it must equal the {minimum}")
         for j, value in enumerate(values):
             if signs is not None and signs[j] == 0.0:
                 continue
@@ -281,10 +278,13 @@ class Censoring(Filling):
                 if outcomes is not None and len(outcomes[j]):  # outcomes tell how large 1 is
                     size = abs(value) + min(1.0, float((outcomes[j] - value).abs().max()))
                 if difference > 1e-6 * size:
-                    state = f"state minimum={value:g} and " if is_lowered else ""
-                    yield (
-                        f"the prior mean differs from the minimum by {difference:.4g}; {state}give "
-                        f"the model a fixed prior mean of {value:g} (BanditGP: prior_mean=)"
+                    told = facts.as_told(value)
+                    yield facts.say(
+                        "the prior mean differs from the {minimum} by {difference:.4g}; {state}"
+                        "give the model a fixed prior mean of {told:g} (BanditGP: prior_mean=)",
+                        difference=difference,
+                        state=f"state minimum={told:g} and " if is_lowered else "",
+                        told=told,
                     )
             if self.outcome_bound is None or units != "outcome" or outcomes is None:
                 continue
@@ -294,15 +294,19 @@ class Censoring(Filling):
             side = 1.0 if signs is None else signs[j]
             num_below = int((side * (outcomes[j] - value) < -1e-9 * bound).sum())
             if self.fills_in and num_below:
-                yield (
-                    f"{num_below} outcomes lie below the minimum, but fill={self.fill!r} needs "
-                    "noisy outcomes between minimum and minimum + outcome_bound"
+                yield facts.say(
+                    "{num} outcomes lie {below} the {minimum}, but fill={fill!r} needs noisy "
+                    "outcomes on one side of it, at most outcome_bound away",
+                    num=num_below,
+                    fill=self.fill,
                 )
             farthest = float((outcomes[j] - value).abs().max()) if len(outcomes[j]) else 0.0
             if farthest > bound * (1.0 + 1e-9):
-                yield (
-                    f"an observed outcome is {farthest:.4g} from the minimum, more than "
-                    f"outcome_bound = {bound:.4g}"
+                yield facts.say(
+                    "an observed outcome is {farthest:.4g} from the {minimum}, more than "
+                    "outcome_bound = {bound:.4g}",
+                    farthest=farthest,
+                    bound=bound,
                 )
 
 
@@ -439,10 +443,10 @@ DELAYS_ALIKE = (
 )
 """What censored feedback assumes about delays."""
 
-NORM_OF_THE_REST = FunctionAssumption(
-    "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
+NORM_OF_THE_REST = (
+    "the norm of {function} less the {minimum}, in the unit-variance kernel, is at most rkhs_bound"
 )
-DIFFERENCES = "outcomes differ from the minimum by at most outcome_bound"
+DIFFERENCES = "outcomes differ from the {minimum} by at most outcome_bound"
 
 IN_PRIOR_UNITS = (
     "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples of the prior standard "
@@ -451,24 +455,9 @@ IN_PRIOR_UNITS = (
 """What bounds are if they are not in the units of outcomes."""
 
 
-def below_the_minimum(num_below: int, farthest: float) -> str:
-    """Return what the theorem assumes if outcomes lie below the minimum.
-
-    Its proof uses only ``|y - minimum|``.
-
-    Args:
-        num_below: The number of outcomes below it.
-        farthest: The largest distance below it.
-    """
-    return (
-        f"{num_below} outcomes lie below the minimum, by at most {farthest:.4g}: outcome_bound "
-        "bounds how far outcomes are from it in both directions"
-    )
-
-
 ALL_QUERIES_ENTER = (
     "X_pending has every query that is waited for, and each query that was given up, failed or was "
-    "retracted is a row of the model with the minimum as its outcome"
+    "retracted is a row of the model with the {minimum} as its outcome"
 )
 """What the user of a drop-in must ensure; a loop does it by itself."""
 
@@ -629,7 +618,9 @@ class CensoredWidth(WidthRule):
             ) from error
         return width if self.constant is None else width + self.constant
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         if self.constant is not None:
             return Guarantee(
                 method=f"censored feedback, constant width {self.constant:g}",
@@ -660,8 +651,8 @@ class CensoredWidth(WidthRule):
         if self.bounded_outcomes:
             form = "in the form for bounded outcomes"
             noise = (
-                "outcomes have the reward as their mean given the past, and lie on one side of the "
-                "minimum, at most outcome_bound away"
+                "outcomes have the {outcome} as their mean given the past, and lie on one side of "
+                "the {minimum}, at most outcome_bound away"
             )
         else:
             form = "in the form for every lam" if self.any_lambda else "as printed"
@@ -679,16 +670,21 @@ class CensoredWidth(WidthRule):
             theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
             theorem_of_draws=f"Verma, Dai and Low 2022, Theorem 3, {details}",
             bands=Statement(
-                f"with {{probability}} the reward (less the minimum) TIMES {rho}, lies within the "
-                "width of the posterior mean (less the minimum), at all points and in all rounds; "
-                "it has the same maximizer",
+                facts.say(
+                    "with {probability} {subject} (less the {minimum}) TIMES {rho}, lies within "
+                    "the width of the posterior mean (less the {minimum}), at all points and in "
+                    "{rounds}{half}; it has the same {optimizer}",
+                    rho=rho,
+                ),
                 delta=self.delta,
             ),
             regret=RegretStatement(
-                "with {probability}, on the same event, rho_m TIMES the regret "
-                "of every round that maximizes the upper confidence bound is at most twice width "
-                "times standard deviation at the point that it chose, whether or not outcomes are "
-                f"pending{of_any_round(largest)}",
+                facts.say(
+                    "with {probability}, on the same event, rho_m TIMES {regret_of} every round "
+                    "that {optimizes} is at most twice width times standard deviation at the point "
+                    "that it chose, whether or not outcomes are pending"
+                )
+                + of_any_round(largest, facts),
                 delta=self.delta,
                 factor=2.0,
                 largest=largest,
@@ -696,11 +692,11 @@ class CensoredWidth(WidthRule):
                 quantity="rho_m times the regret",
             ),
             assumptions=(
-                NORM_OF_THE_REST,
-                DIFFERENCES if self.fill == "minimum" else BETWEEN,
+                facts.say(NORM_OF_THE_REST),
+                facts.say(DIFFERENCES if self.fill == "minimum" else BETWEEN),
                 DELAYS_ALIKE,
                 FIXED_PRIOR,
-                noise,
+                facts.say(noise),
                 *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
             ),
             constants=constants,
@@ -709,6 +705,10 @@ class CensoredWidth(WidthRule):
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         return summary.realized_information_gain()
+
+
+def _no_gaps(facts: Facts) -> Iterable[str]:
+    return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -723,19 +723,22 @@ class PendingWidth(WidthRule):
         deviation_sum: The sum of current posterior standard deviations over pending queries, in
             outcome units; a scalar or ``batch_shape``.
         round_number: The round being chosen.
-        gaps: A function that returns the reasons why the theorem does not cover this use, in
-            addition to those that the rule knows; only a guarantee calls it.
+        gaps: A function from the facts of the use to the reasons why the theorem does not cover it,
+            in addition to those that the rule knows; only a guarantee calls it.
     """
 
     censored: CensoredWidth
     uncovered: WidthRule | None = None
     deviation_sum: Tensor | None = None
     round_number: int = 1
-    gaps: Callable[[], Iterable[str]] = tuple
+    gaps: Callable[[Facts], Iterable[str]] = _no_gaps
     is_uniform: ClassVar[bool] = False
 
     def in_round(
-        self, deviation_sum: Tensor, round_number: int, gaps: Callable[[], Iterable[str]] = tuple
+        self,
+        deviation_sum: Tensor,
+        round_number: int,
+        gaps: Callable[[Facts], Iterable[str]] = _no_gaps,
     ) -> PendingWidth:
         """Return the width of one round.
 
@@ -763,10 +766,13 @@ class PendingWidth(WidthRule):
         sums = (self.deviation_sum,) * summary.num_outputs  # only one of several outputs is active
         return self.censored.censored_width(summary, sums)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         if self.uncovered is None:
-            return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps())
-        guarantee = self.uncovered.guarantee(summary, self.round_number)
+            told = self.censored.guarantee(summary, self.round_number, facts)
+            return told.with_gaps(*self.gaps(facts))
+        guarantee = self.uncovered.guarantee(summary, self.round_number, facts)
         return Guarantee(
             method=f"censored feedback, {guarantee.method}",
             constants=guarantee.constants,
@@ -774,7 +780,7 @@ class PendingWidth(WidthRule):
                 *guarantee.gaps,
                 "no theorem covers this width with censored feedback; outcome_bound was added as "
                 "Verma, Dai and Low 2022 add it to IGP-UCB's",
-                *self.gaps(),
+                *self.gaps(facts),
             ),
         )
 

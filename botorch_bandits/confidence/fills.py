@@ -66,8 +66,8 @@ ROUNDING = 1e-9
 """The tolerance for the values of a cumulative distribution function."""
 
 BETWEEN = (
-    "outcomes, with their noise, lie between minimum and minimum + outcome_bound, and so do the "
-    "values that fill in pending queries, which may depend on anything"
+    "outcomes, with their noise, lie on one side of the {minimum}, at most outcome_bound away, and "
+    "so do the values that fill in pending queries, which may depend on anything"
 )
 """What the lemma assumes about outcomes."""
 

@@ -25,16 +25,11 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import (
-    DRAWN_FROM_PRIOR,
-    FIXED_PRIOR,
-    GAUSSIAN_NOISE,
-    Guarantee,
-    RegretStatement,
-    Statement,
-    regret_of_band,
-)
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.hypotheses import DRAWN_FROM_PRIOR, FIXED_PRIOR, GAUSSIAN_NOISE
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
+from botorch_bandits.confidence.statements import regret_of_band
 from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, WidthRule
 
 
@@ -150,27 +145,32 @@ class FiniteArmsWidth(WidthRule):
         """See :meth:`WidthRule.width`; the width does not depend on the model."""
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
         gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
             bands=Statement(
-                "with {probability} the reward lies within the width of the posterior mean, on all "
-                "arms (with contexts: at the context of each round) and in all rounds",
+                facts.say(
+                    "with {probability} {subject} lies within the width of the posterior mean, on "
+                    "all arms (with contexts: at the context of each round) and in {rounds}{half}"
+                ),
                 delta=self.delta,
                 reach="arms",
             ),
-            regret=regret_of_band(self.delta),
+            regret=regret_of_band(self.delta, facts),
             assumptions=(
-                DRAWN_FROM_PRIOR,
+                facts.say(DRAWN_FROM_PRIOR),
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
                 "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants=constants,
             gaps=tuple(gaps),
+            is_drawn=True,
         )
 
 
@@ -223,28 +223,34 @@ class CompactBoxWidth(WidthRule):
             )
         return self._width_for_unit(round_number, priors[0].standard_deviation.detach().cpu())
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
             bands=Statement(
-                "with {probability} the reward lies within the width of the posterior mean, in all "
-                "rounds, at the point of the round and on a discretization that grows with it; not "
-                "at all points at once",
+                facts.say(
+                    "with {probability} {subject} lies within the width of the posterior mean, in "
+                    "{rounds}, at the point of the round and on a discretization that grows with "
+                    "it; not at all points at once"
+                ),
                 delta=self.delta,
             ),
             regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every round t (counted from "
-                "the last reset, if there are any) that maximizes the upper confidence bound is at "
-                "most twice width times standard deviation at the point that it chose, plus the "
-                "prior standard deviation times 1 / t^2",
+                facts.say(
+                    "with {probability}, on the same event, {regret_of} every round t (counted "
+                    "from the last reset, if there are any) that {optimizes} is at most twice "
+                    "width times standard deviation at the point that it chose, plus the prior "
+                    "standard deviation times 1 / t^2"
+                ),
                 delta=self.delta,
                 factor=2.0,
                 tail=_largest_unit(summary),
             ),
             assumptions=(
-                DRAWN_FROM_PRIOR,
+                facts.say(DRAWN_FROM_PRIOR),
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
                 "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
@@ -261,6 +267,7 @@ class CompactBoxWidth(WidthRule):
                 "delta": self.delta,
             },
             gaps=tuple(gaps),
+            is_drawn=True,
         )
 
     def _width_for_unit(self, round_number: int, unit: Tensor) -> Tensor:
@@ -302,7 +309,9 @@ class WidthOfEachModel(WidthRule):
             )
         return torch.tensor(self.values, dtype=torch.float64)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         return Guarantee(
             method="a constant width for each model of a batch",
             gaps=("a constant width is a heuristic",),

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
 
@@ -187,7 +188,9 @@ class ChangePointWidth(WidthRule):
             so_far, self.horizon, self.smoothness, self.dim, self.width_constant
         )
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         exponent = regret_exponent(self.smoothness, self.dim)
         return Guarantee(
             method="GP-UCB-CPD",

@@ -7,183 +7,11 @@ acquisition functions and loops add the reasons that void them, and users print 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.checks import counted
-
-
-class FunctionAssumption(str):
-    """An assumption on the reward function, which can also be stated for another function.
-
-    It is the string ``before + function + after``.
-
-    Args:
-        before: The text before the name of the function.
-        after: The text after it.
-        function: The name of the function.
-
-    Example:
-        >>> BOUNDED_NORM.about("each function")
-        'the norm of each function in the unit-variance kernel is at most rkhs_bound'
-    """
-
-    before: str
-    after: str
-    function: str
-
-    def __new__(
-        cls, before: str, after: str, function: str = "the reward function"
-    ) -> FunctionAssumption:
-        """See the class."""
-        assumption = super().__new__(cls, f"{before}{function}{after}")
-        assumption.before, assumption.after, assumption.function = before, after, function
-        return assumption
-
-    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
-        """Return the three pieces, from which pickles and copies are made."""
-        return self.before, self.after, self.function
-
-    def about(self, function: str) -> FunctionAssumption:
-        """Return the same assumption on another function.
-
-        Args:
-            function: What it is called.
-        """
-        return FunctionAssumption(self.before, self.after, function)
-
-
-BOUNDED_NORM = FunctionAssumption(
-    "the norm of ", " in the unit-variance kernel is at most rkhs_bound"
-)
-"""What theorems on functions in the kernel's Hilbert space assume if the prior mean is 0."""
-
-BOUNDED_CENTERED_NORM = FunctionAssumption(
-    "the norm of ", " less the prior mean, in the unit-variance kernel, is at most rkhs_bound"
-)
-"""The same assumption for any other prior mean."""
-
-DRAWN_FROM_PRIOR = FunctionAssumption("", " is a draw from the model's Gaussian-process prior")
-"""What theorems on draws of the Gaussian process assume."""
-
-FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed before the data"
-"""What every theorem here assumes of the model."""
-
-DRAWN_FROM_LIST = FunctionAssumption(
-    "", " is a draw from one of the Gaussian-process priors on the list"
-)
-"""The assumption if it is unknown from which of several priors the function is drawn."""
-
-DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
-"""Under one of these, the reward function is random, and statements about it concern a draw."""
-
-FIXED_LIST = (
-    "the list, its weights, and kernel, noise variance and prior mean of each of its priors were "
-    "fixed before the data"
-)
-"""What is assumed of a list of priors."""
-
-FIXED_AFTER_FIRST = (
-    "the list, its weights, and kernel, noise variance and prior mean of each of its priors depend "
-    "on no later outcome"
-)
-"""What is assumed of a list of priors that the first outcomes chose."""
-
-GAUSSIAN_NOISE_ON_LIST = (
-    "the noise is Gaussian with mean 0 and the variance of the prior on the list that is the true "
-    "one, independent from row to row and of the reward function"
-)
-"""The assumption on the noise if the noise variance is on the list, too."""
-
-SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
-"""The assumption on the noise in theorems on functions of bounded norm."""
-
-SUB_GAUSSIAN_OUTPUTS = "the noise of each output is noise_bound-sub-Gaussian given the past"
-"""The same assumption for a model with several outputs."""
-
-GAUSSIAN_NOISE = (
-    "the noise is Gaussian with mean 0 and the modeled variance, independent from row to row and "
-    "of the reward function"
-)
-"""The assumption on the noise in theorems on draws."""
-
-BOUNDED_NOISE = (
-    "the noise has mean 0 given the past and is at most sigma in absolute value almost surely, and "
-    "the modeled variance is sigma^2"
-)
-"""The assumption on the noise in Theorem 3 of Srinivas et al. 2010."""
-
-AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
-"""What AMM and DMM assume in addition."""
-
-ARRIVALS_IGNORE_NOISE = (
-    "which outcomes have arrived, and in what order, does not depend on their noise; the noise is "
-    "as assumed given the points that were asked for and the outcomes that arrived before"
-)
-"""What is assumed if outcomes arrive late and the function is fixed."""
-
-ARRIVALS_IGNORE_REWARD = (
-    "which outcomes have arrived, and in what order, depends neither on their noise nor on the "
-    "reward function"
-)
-"""What is assumed if outcomes arrive late and the function is drawn: only outcomes reveal it."""
-
-FAILURES_IGNORE_NOISE = "which queries failed does not depend on their noise"
-"""What is assumed if queries failed and the function is fixed."""
-
-FAILURES_IGNORE_REWARD = (
-    "which queries failed depends neither on their noise nor on the reward function"
-)
-"""What is assumed if queries failed and the function is drawn."""
-
-ATTACHED_IGNORE_NOISE = "which outcomes were attached does not depend on their noise"
-"""What is assumed if outcomes were attached and the function is fixed."""
-
-ATTACHED_IGNORE_REWARD = (
-    "which points were attached depends neither on their noise nor, except through outcomes told "
-    "before, on the reward function"
-)
-"""What is assumed if outcomes were attached and the function is drawn."""
-
-ATTACHED_WITHOUT_LOSS = (
-    "attached outcomes are never lost, so every other outcome is assumed to arrive within "
-    "max_delay as well (rho_m = 1)"
-)
-"""What is assumed if outcomes were attached and feedback is censored."""
-
-ROWS_IGNORE_NOISE = (
-    "which outcomes are rows of the model does not depend on their noise, and no row of an earlier "
-    "round is left out in a later one"
-)
-"""What an acquisition function alone assumes if the function is fixed; a loop knows more."""
-
-ROWS_IGNORE_REWARD = (
-    "the points, contexts and rows of the model were chosen from nothing but the outcomes that it "
-    "has, with knowledge neither of the noise nor of the reward function; no row of an earlier "
-    "round is left out in a later one, and no two rounds with different rows have the same number"
-)
-"""What an acquisition function alone assumes if the function is drawn; a loop knows more."""
-
-CONTEXTS_IGNORE_NOISE = "contexts do not depend on the noise of outcomes that are not yet told"
-"""What is assumed of contexts if the function is fixed."""
-
-CONTEXTS_IGNORE_REWARD = (
-    "contexts reveal nothing about the reward function or the noise beyond the outcomes told"
-)
-"""What is assumed of contexts if the function is drawn."""
-
-SETS_IGNORE_NOISE = (
-    "the points that a round can choose from depend neither on the noise of outcomes that are not "
-    "yet told nor on the random numbers of that round"
-)
-"""What is assumed of restricted rounds if the function is fixed."""
-
-SETS_IGNORE_REWARD = (
-    "the points that a round can choose from reveal nothing about the reward function or the noise "
-    "beyond the outcomes told, nor about the random numbers of that round"
-)
-"""What is assumed of restricted rounds if the function is drawn."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +19,8 @@ class Statement:
     """One statement of a guarantee: on confidence bounds, on regret or on violation.
 
     Attributes:
-        wording: The text of the statement; ``{probability}`` is replaced by the number
-            ``1 - delta``, or by these words if ``delta`` is None.
+        wording: The template of the text, whose only field, ``{probability}``, is the number
+            ``1 - delta``, or these words if ``delta`` is None.
         gaps: The reasons why it does not hold as used; empty if it does.
         bound: The value of the bound for the rounds so far that it covers, in raw outcome units, if
             it can be computed; loops compute it for regret and violation.
@@ -369,6 +197,8 @@ class Guarantee:
             another theorem.
         forecasts: The numbers known before the run, for a loop that knows its horizon.
         notes: What the data say about assumptions; they do not change what is guaranteed.
+        is_drawn: Whether the theorem is about functions that are drawn from a prior, so that
+            statements concern a draw.
     """
 
     method: str
@@ -382,6 +212,7 @@ class Guarantee:
     theorem_of_draws: str | None = field(default=None, repr=False)
     forecasts: tuple[Forecast, ...] = ()
     notes: tuple[str, ...] = ()
+    is_drawn: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         """Add the gaps of the whole guarantee to each statement."""
@@ -437,19 +268,21 @@ class Guarantee:
         regret = self.regret
         return regret.total if regret is not None and regret.quantity == "the regret" else None
 
-    def with_gaps(self, *gaps: str, of: str | None = None) -> Guarantee:
+    def with_gaps(self, *gaps: str, of: Collection[str] = ()) -> Guarantee:
         """Return a copy with further reasons why the theorem does not apply.
 
         Args:
             *gaps: One reason each.
-            of: The one statement to which they apply, such as ``"regret"``; None for all.
+            of: The names of the statements to which they apply, such as ``"regret"``; empty for
+                all.
         """
-        if of is None:
+        if not of:
             return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
-        statement = self.statements.get(of)
-        if statement is None:
-            return self
-        changed: dict[str, Any] = {of: statement.with_gaps(*gaps)}
+        changed: dict[str, Any] = {
+            name: statement.with_gaps(*gaps)
+            for name, statement in self.statements.items()
+            if name in of
+        }
         return replace(self, **changed)
 
     def with_assumptions(self, *assumptions: str) -> Guarantee:
@@ -459,119 +292,6 @@ class Guarantee:
             *assumptions: One assumption each; those that are already made are not repeated.
         """
         return replace(self, assumptions=tuple(dict.fromkeys((*self.assumptions, *assumptions))))
-
-    @property
-    def is_on_draws(self) -> bool:
-        """Whether the reward function is a draw rather than a fixed function."""
-        return any(
-            isinstance(each, FunctionAssumption)
-            and any((each.before, each.after) == (one.before, one.after) for one in DRAWS)
-            for each in self.assumptions
-        )
-
-    def of_rows(self) -> Guarantee:
-        """Return what an acquisition function alone guarantees, without knowledge of its rows."""
-        if self.theorem is None:
-            return self
-        return self.with_assumptions(ROWS_IGNORE_REWARD if self.is_on_draws else ROWS_IGNORE_NOISE)
-
-    def of_loop(self) -> Guarantee:
-        """Return a copy without the assumption on rows, which a loop ensures by itself."""
-        about_rows = (ROWS_IGNORE_NOISE, ROWS_IGNORE_REWARD)
-        kept = tuple(each for each in self.assumptions if each not in about_rows)
-        return replace(self, assumptions=kept)
-
-    def with_wording(self, of: str, old: str, new: str) -> Guarantee:
-        """Return a copy with other words in one statement.
-
-        Args:
-            of: The statement, such as ``"bands"``; nothing changes if it is not made.
-            old: The words to replace.
-            new: The words that replace them.
-        """
-        statement = self.statements.get(of)
-        if statement is None:
-            return self
-        wording = statement.wording.replace(old, new)
-        changed: dict[str, Any] = {of: replace(statement, wording=wording)}
-        return replace(self, **changed)
-
-    def of_weighted_sum(self) -> Guarantee:
-        """Return the guarantee for a weighted sum of outputs, as a posterior transform forms it."""
-        least = "the reward at its point less the least reward,"
-        return (
-            self.with_wording("bands", "the reward lies", "the weighted sum of outputs lies")
-            .with_wording("regret", "the regret", "the regret in the weighted sum of outputs")
-            .with_wording("regret", "cumulative regret", "cumulative regret in the weighted sum")
-            .with_wording("regret", least, "the weighted sum at its point less the least such sum,")
-        )
-
-    def for_minimizing(self) -> Guarantee:
-        """Return the guarantee for minimization of the reward by lower confidence bounds."""
-        least, minus = "the reward at its point less the least reward,", "minus the reward"
-        return (
-            self.with_wording("regret", "maximizes the upper", "minimizes the lower")
-            .with_wording("regret", "the regret of every round", f"{least} in every round")
-            .with_wording("regret", "the regret of a round", f"{least} in a round")
-            .with_wording("regret", "cumulative regret over", f"cumulative regret of {minus} over")
-        )
-
-    def about(self, function: str) -> Guarantee:
-        """Return a copy whose assumptions on the reward function are about another function.
-
-        Args:
-            function: What the other function is called.
-        """
-        assumptions = tuple(
-            each.about(function) if isinstance(each, FunctionAssumption) else each
-            for each in self.assumptions
-        )
-        return replace(self, assumptions=assumptions)
-
-    def for_draws(
-        self,
-        method: str,
-        delta: float,
-        num_points: int | None = None,
-        prior_deviation: float | None = None,
-    ) -> Guarantee:
-        """Return the guarantee of draws that are scaled by a width at ``delta / 2``.
-
-        Args:
-            method: The name of the method that draws, in words.
-            delta: The probability of failure of width and draws together.
-            num_points: The number of points on which each draw is made; None if it varies.
-            prior_deviation: The prior standard deviation, in raw outcome units, if it is known.
-        """
-        if self.theorem is None:
-            return replace(self, method=f"Thompson sampling, {self.method}")
-        of_width = self.regret or RegretStatement("")
-        at_hand = "" if of_width.covers_pending else " with every outcome at hand"
-        times = "" if of_width.quantity == "the regret" else "rho_m TIMES "
-        regret = replace(
-            of_width,
-            wording=f"with {{probability}} {times}the cumulative regret over the rounds that the "
-            f"method chose{at_hand} is at most a constant times the sum of scale times standard "
-            "deviation at the points that it chose, up to logarithms and a term of the order of "
-            "the square root of the number of rounds",
-            factor=None,
-            delta=delta,
-            num_points=num_points,
-            prior_deviation=prior_deviation,
-        )
-        return replace(
-            self,
-            method=method,
-            theorem=self.theorem_of_draws or self.theorem,
-            bands=None
-            if self.bands is None
-            else replace(
-                self.bands,
-                wording=f"{self.bands.wording} (at half of delta; the other half is for the draws)",
-            ),
-            regret=regret,
-            constants={**self.constants, "delta": delta},
-        )
 
     def __str__(self) -> str:
         """Return the guarantee as a few lines of text: what voids all of it comes first."""
@@ -589,135 +309,3 @@ class Guarantee:
             lines.append(f"  constants: {constants}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
-
-
-def at_posterior_mean(count: int, kind: str = "") -> str:
-    """Return the gap of pending or failed points that count as observed at the posterior mean.
-
-    Args:
-        count: The number of points.
-        kind: Number and kind of the points, in words; if it is empty, all are pending.
-    """
-    shown = kind or f"{count} pending"
-    return f"{shown} {'point enters' if count == 1 else 'points enter'} at the posterior mean"
-
-
-def outcomes_pending(count: int) -> str:
-    """Return the gap of outcomes that have not arrived and do not enter the model.
-
-    Args:
-        count: The number of outcomes.
-    """
-    return counted(count, "outcome is pending", "outcomes are pending")
-
-
-def of_any_round(largest: float | None) -> str:
-    """Return the end of a text on regret if functions are bounded.
-
-    Args:
-        largest: A bound on the regret of any round, if there is one.
-    """
-    if largest is None:
-        return ""
-    return f"; that of any round is at most 2 B = {largest:g}, B the norm's bound in outcome units"
-
-
-def band_everywhere(delta: float) -> Statement:
-    """Return the statement that a confidence bound holds at all points and in all rounds.
-
-    Args:
-        delta: The statement fails with at most this probability.
-    """
-    return Statement(
-        "with {probability} the reward lies within the width of the posterior mean, at all points "
-        "and in all rounds",
-        delta=delta,
-        reach="everywhere",
-    )
-
-
-def regret_of_band(delta: float, largest: float | None = None) -> RegretStatement:
-    """Return what a confidence bound that holds at all points implies for the regret.
-
-    Args:
-        delta: The bound fails with at most this probability.
-        largest: A bound on the regret of any round, if there is one.
-    """
-    return RegretStatement(
-        "with {probability}, on the same event, the regret of every round that "
-        "maximizes the upper confidence bound is at most twice width times standard deviation at "
-        f"the point that it chose{of_any_round(largest)}",
-        delta=delta,
-        largest=largest,
-        factor=2.0,
-    )
-
-
-def of_all_outputs(each: Sequence[Guarantee], method: str, delta: float) -> Guarantee:
-    """Return what the bounds of a reward and of its constraints guarantee together.
-
-    Args:
-        each: The guarantees of the reward and of each constraint, at equal shares of ``delta``.
-        method: The name of the method that uses the bounds, in words.
-        delta: All bounds together fail with at most this probability.
-    """
-    names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
-    gaps = [
-        gap if all(gap in other.gaps for other in each) else f"{name}: {gap}"
-        for name, guarantee in zip(names, each, strict=True)
-        for gap in guarantee.gaps
-    ]
-    constants = {
-        f"{key}_{j}": value
-        for j, guarantee in enumerate(each)
-        for key, value in guarantee.constants.items()
-    }
-    combined = Guarantee(
-        method=method,
-        constants={"delta": delta, **constants},
-        gaps=tuple(dict.fromkeys(gaps)),
-    )
-    if all(guarantee.theorem is not None for guarantee in each):
-        on_same = "with {probability}, on the same event, "
-        assumptions = [a for g in each for a in g.about("each function").assumptions]
-        combined = replace(
-            combined,
-            theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
-            "each (union bound)",
-            bands=Statement(
-                "with {probability} the reward and each constraint lie within their widths of "
-                "their posterior means, at all points and in all rounds, for all multipliers "
-                "at once",
-                delta=delta,
-                reach="everywhere",
-            ),
-            regret=RegretStatement(
-                f"{on_same}the regret of every round that maximizes the bound of the penalized "
-                "reward, against the best point that meets the constraints, is at most the "
-                "value of that bound less the lower confidence bound of the reward, at the "
-                "point that it chose",
-                delta=delta,
-            ),
-            violation=Statement(
-                f"{on_same}each constraint is at most its upper confidence bound at the points "
-                "that were chosen, so that the norm of the positive part of summed constraint "
-                "values is at most that of summed bounds",
-                delta=delta,
-            ),
-            assumptions=tuple(dict.fromkeys(assumptions)),
-        )
-    return combined
-
-
-def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
-    """Return the guarantee for a penalized reward if the reward is minimized.
-
-    Args:
-        guarantee: The guarantee for maximization.
-    """
-    every, less = "the regret of every round", "less the lower confidence bound of the reward"
-    plus = "plus the upper confidence bound of the reward"
-    minimized = guarantee.with_wording(
-        "regret", every, "the regret, of minus the reward, in every round"
-    )
-    return minimized.with_wording("regret", less, plus)

@@ -50,15 +50,14 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import (
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.hypotheses import (
     AS_OBSERVED,
     BOUNDED_NOISE,
     FIXED_PRIOR,
     SUB_GAUSSIAN_NOISE,
     SUB_GAUSSIAN_OUTPUTS,
-    Guarantee,
-    band_everywhere,
-    regret_of_band,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import (
@@ -68,6 +67,7 @@ from botorch_bandits.confidence.prior_assumptions import (
     prior_gaps,
 )
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
+from botorch_bandits.confidence.statements import band_everywhere, regret_of_band
 from botorch_bandits.confidence.width_rules import (
     LEAST_LAM,
     MODEL_NOISE,
@@ -311,7 +311,7 @@ def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
     """
     return [
         f"{name} was not given; the default, {STANDS_FOR[name]}, is not based on knowledge of this "
-        f"reward: give {name}= if you have a bound"
+        f"function: give {name}= if you have a bound"
         for name in not_given
     ]
 
@@ -525,6 +525,7 @@ class NormBounds:
     def guarantee_of(
         self,
         summary: PriorSummary,
+        facts: Facts,
         of_rows: str,
         further: tuple[str, ...],
         gaps: Iterable[str],
@@ -534,6 +535,7 @@ class NormBounds:
 
         Args:
             summary: The prior summary of the model.
+            facts: What is known of its use.
             of_rows: What the width assumes if a number bounds the noise of rows that differ.
             further: Further assumptions.
             gaps: The gaps that are particular to the width.
@@ -545,13 +547,13 @@ class NormBounds:
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
         constants |= {name: value for name, value in known.items() if value is not None}
-        norm, norm_gaps, of_mean = norm_assumption(summary)
+        norm, norm_gaps, of_mean = norm_assumption(summary, facts)
         largest = largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given)
         # without a readable prior, bounds are taken as multiples of its standard deviation
         is_relative = self.is_relative or lam is None
         return Guarantee(
-            bands=band_everywhere(self.delta),
-            regret=regret_of_band(self.delta, largest),
+            bands=band_everywhere(self.delta, facts),
+            regret=regret_of_band(self.delta, facts, largest),
             assumptions=(
                 norm,
                 *kernel_assumptions(summary),
@@ -621,7 +623,9 @@ class KernelizedWidth(NormWidth):
                 "deviation, any_lambda=False) or an explicit width=.",
             ) from error
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         gaps: list[str] = []
         lam = summary.smallest_lam()
         stated_lam = smallest_stated_lam(summary, self.noise_bound)
@@ -647,6 +651,7 @@ class KernelizedWidth(NormWidth):
         details = f"{form}, with {source} information gain"
         return self.guarantee_of(
             summary,
+            facts,
             SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
             () if given is None else (given.assumption,),
             gaps,
@@ -738,7 +743,9 @@ class RKHSWidth(WidthRule):
 
         return combine_outputs(summary, self.delta, of_output)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
         gain = self.gain_bound(round_number)
         realized = [float(p.information_gain.max()) for p in summary.readable.values()]
@@ -746,12 +753,14 @@ class RKHSWidth(WidthRule):
             gaps.append(gain_is_too_small(gain, max(realized)))
         if has_row_noise(summary):
             gaps.append("the noise variance differs from row to row; Theorem 3 is for one level")
-        norm, norm_gaps, of_mean = norm_assumption(summary)
+        norm, norm_gaps, of_mean = norm_assumption(summary, facts)
         return Guarantee(
             method="GP-UCB in the RKHS",
             theorem="Srinivas et al. 2010, Theorem 3",
-            bands=band_everywhere(self.delta),
-            regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
+            bands=band_everywhere(self.delta, facts),
+            regret=regret_of_band(
+                self.delta, facts, largest_regret(summary, self.rkhs_bound, False)
+            ),
             assumptions=(
                 norm,
                 *kernel_assumptions(summary, is_at_most_one=True),
@@ -791,9 +800,12 @@ class AMMWidth(NormWidth):
                 "information_gain= or width=.",
             ) from error
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         return self.guarantee_of(
             summary,
+            facts,
             SMALLEST_ROW_IS_FIXED,
             (AS_OBSERVED,),
             noise_gaps(summary, self.noise_bound),

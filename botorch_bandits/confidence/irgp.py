@@ -21,13 +21,9 @@ from botorch_bandits.checks import (
     check_integer,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import (
-    DRAWN_FROM_PRIOR,
-    FIXED_PRIOR,
-    GAUSSIAN_NOISE,
-    Guarantee,
-    RegretStatement,
-)
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement
+from botorch_bandits.confidence.hypotheses import DRAWN_FROM_PRIOR, FIXED_PRIOR, GAUSSIAN_NOISE
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule, check_all_nonnegative
 from botorch_bandits.random_streams import generator
@@ -80,25 +76,30 @@ class RandomizedWidth(WidthRule):
         draw = torch.empty((), dtype=torch.float64).exponential_(generator=stream)
         return irgp_ucb_width(self.num_arms, float(draw))
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         gaps = prior_gaps(summary)
         return Guarantee(
             method="IRGP-UCB",
             theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
             regret=RegretStatement(
-                "the regret of a round, in expectation over rewards, noise and draws, is at most "
-                "the expectation of width times standard deviation at the point that it chose; no "
-                "single confidence bound holds in all rounds",
+                facts.say(
+                    "{regret_of} a round, in expectation over {outcome}s, noise and draws, is at "
+                    "most the expectation of width times standard deviation at the point that it "
+                    "chose; no single confidence bound holds in all rounds"
+                ),
                 factor=1.0,
                 is_expected=True,
                 quantity="the expected regret",
             ),
             assumptions=(
-                DRAWN_FROM_PRIOR,
+                facts.say(DRAWN_FROM_PRIOR),
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
                 "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),
+            is_drawn=True,
         )

@@ -7,11 +7,10 @@ that a model shows.
 
 from __future__ import annotations
 
-from botorch_bandits.confidence.guarantee import (
-    BOUNDED_CENTERED_NORM,
-    BOUNDED_NORM,
-    FunctionAssumption,
-)
+from dataclasses import replace
+
+from botorch_bandits.confidence.facts import Facts
+from botorch_bandits.confidence.hypotheses import BOUNDED_CENTERED_NORM, BOUNDED_NORM
 from botorch_bandits.confidence.prior_reading import UnreadablePriorError
 from botorch_bandits.confidence.width_rules import Bound, PriorSummary
 
@@ -37,8 +36,8 @@ def prior_gaps(summary: PriorSummary) -> list[str]:
 
 
 def norm_assumption(
-    summary: PriorSummary,
-) -> tuple[FunctionAssumption, tuple[str, ...], dict[str, float]]:
+    summary: PriorSummary, facts: Facts
+) -> tuple[str, tuple[str, ...], dict[str, float]]:
     """Return the assumption that a bound on the norm makes, its gaps, and its constants.
 
     The theorems bound the norm of the reward less the prior mean. If that mean is not 0, a bound
@@ -46,12 +45,16 @@ def norm_assumption(
 
     Args:
         summary: The prior summary of the model.
+        facts: What is known of its use.
     """
     is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
-    function = "each output of the model" if is_of_outputs else "the reward function"
-    bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
+    if is_of_outputs and not facts.function:
+        facts = replace(facts, function="each output of the model")
+    bounded, centered = facts.say(BOUNDED_NORM), facts.say(BOUNDED_CENTERED_NORM)
     priors = summary.readable.values()
-    means = [prior.prior_mean for prior in priors]
+    means = [
+        None if prior.prior_mean is None else facts.as_told(prior.prior_mean) for prior in priors
+    ]
     if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
         return bounded, (), {}  # a learned prior voids theorems anyway
     told = {
@@ -65,7 +68,7 @@ def norm_assumption(
     return (
         centered,
         (
-            f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
+            f"the prior mean is {value}, and the theorem needs a bound on the norm of the function "
             "less the prior mean; if rkhs_bound= bounds that, state it with "
             'assume="centered bound"',
         ),

@@ -51,15 +51,16 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee, of_any_round
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
 
-VARIES = FunctionAssumption(
-    "in every round and at every point ",
-    " differs by at most variation from one fixed function, for which all other assumptions hold; "
-    "how it varies may depend on what happened before, not on noise that is still to come",
+VARIES = (
+    "in every round and at every point {function} differs by at most variation from one fixed "
+    "function, for which all other assumptions hold; how it varies may depend on what happened "
+    "before, not on noise that is still to come"
 )
 """What replaces the assumption of one function if each round has its own."""
 
@@ -158,30 +159,18 @@ class VaryingWidth(WidthRule):
         unit = 1.0 if self.rule.units == "prior" else priors[0].standard_deviation
         return of_one + width_of_variation(self.variation / unit, summary.num_rows, priors[0].lam)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        told = self.rule.guarantee(summary, round_number)
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         unit = 1.0
         if self.rule.units == "prior":
             unit = float(summary.active_priors[0].standard_deviation.max())
-        added = 2.0 * self.variation * unit
-        told = told.with_wording("bands", "the reward lies", "the reward, up to variation, lies")
-        regret = told.regret
-        assert regret is not None
-        largest = None if regret.largest is None else regret.largest + added
-        wording = regret.wording.removesuffix(of_any_round(regret.largest)).replace(
-            "twice width times standard deviation at the point that it chose",
-            "twice width times standard deviation at the point that it chose, plus twice variation",
-        )
-        if largest is not None:
-            wording += (
-                f"; that of any round is at most {largest:g}, 2 B plus twice variation in outcome "
-                "units, B the norm's bound"
-            )
+        facts = replace(facts, variation=self.variation * unit)
+        told = self.rule.guarantee(summary, round_number, facts)
         return replace(
             told,
             method=f"{told.method}, functions that vary",
-            regret=replace(regret, wording=wording, largest=largest, added=added),
-            assumptions=(*told.assumptions, VARIES),
+            assumptions=(*told.assumptions, facts.say(VARIES)),
             constants={**told.constants, "variation": self.variation},
         )
 

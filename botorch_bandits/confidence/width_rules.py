@@ -45,6 +45,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import (
@@ -291,12 +292,15 @@ class WidthRule(ABC):
         """
 
     @abstractmethod
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         """Return what the width guarantees for this model and round.
 
         Args:
             summary: The prior summary of the model.
             round_number: The round of the next point, from 1.
+            facts: What is known of its use.
         """
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
@@ -344,7 +348,9 @@ class ConstantWidth(WidthRule):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         return torch.tensor(self.value, dtype=DTYPE)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         return Guarantee(
             method=f"constant width {self.value:g}",
             constants={"width": self.value},
@@ -360,8 +366,8 @@ def no_ingredient(
 ) -> str:
     """Report that the user gave no ingredients of a width, and what a theorem needs."""
     return (
-        f"no bounds on the reward were given; the default width, the constant {width:g}, is not "
-        f"based on knowledge of this reward: a theorem needs {needed}, and hyperparameters that "
+        f"no bounds on the function were given; the default width, the constant {width:g}, is not "
+        f"based on knowledge of this function: a theorem needs {needed}, and hyperparameters that "
         "were fixed before the data"
     )
 

@@ -42,6 +42,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.penalties import (
     Exponential,
@@ -191,8 +192,12 @@ class MultiplierRule(ABC):
         return state.levels
 
     @abstractmethod
-    def guarantee(self) -> Guarantee:
-        """Return which theorem bounds regret and violation under this rule, or why none does."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return which theorem bounds regret and violation under this rule, or why none does.
+
+        Args:
+            facts: What is known of its use.
+        """
 
     # --- the fold ---------------------------------------------------------------------------
 
@@ -413,23 +418,25 @@ class EpochRule(MultiplierRule):
         """See :class:`MultiplierRule`."""
         return replace(self, models=())
 
-    def _guarantee(self, method: str, theorem: str, *assumptions: str) -> Guarantee:
+    def _guarantee(self, facts: Facts, method: str, theorem: str, *assumptions: str) -> Guarantee:
         gap = SURROGATE_GAPS.get(self.surrogate)
         return Guarantee(
             method=method,
             theorem=f"{SOURCE}, {theorem}",
             regret=RegretStatement(
-                "with {probability} the cumulative regret against the best fixed point that meets "
-                "all constraints is bounded, and sublinear in T = L S for suitable L and S; in "
-                "expected rewards, or in realized ones whose noise is the same at all points of a "
-                "round",
+                facts.say(
+                    "with {probability} the cumulative regret against the best fixed point that "
+                    "meets all constraints is bounded, and sublinear in T = L S for suitable L and "
+                    "S; in expected {outcome}s, or in realized ones whose noise is the same at all "
+                    "points of a round"
+                ),
                 needs_every_round=True,
             ),
             violation=Statement(
                 "the violation is bounded with the same probability, and sublinear in T = L S for "
                 "suitable L and S"
             ),
-            assumptions=assumptions,
+            assumptions=tuple(map(facts.say, assumptions)),
             constants={"epoch_length": float(self.epoch_length)},
             gaps=() if gap is None else (gap,),
         )
@@ -512,9 +519,14 @@ class MultiplicativeEpochs(EpochRule):
             )
         return multipliers
 
-    def guarantee(self) -> Guarantee:
-        """Return what Theorem 1 says about regret and violation, and whether it applies."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return what Theorem 1 says about regret and violation, and whether it applies.
+
+        Args:
+            facts: What is known of its use.
+        """
         guarantee = self._guarantee(
+            facts,
             "GP-UCB with noiseless constraints",
             "Theorem 1",
             "constraint values are observed without noise",
@@ -524,7 +536,7 @@ class MultiplicativeEpochs(EpochRule):
             guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
         if self.penalty.is_linear_beyond:
             guarantee = guarantee.with_gaps(
-                "the bound on the violation is linear in T for n = 1", of="violation"
+                "the bound on the violation is linear in T for n = 1", of=("violation",)
             )
         return guarantee
 
@@ -601,14 +613,19 @@ class AdditiveEpochs(EpochRule):
         share = super().delta(delta, epoch, num_epochs)
         return share if self.surrogate == "separate" else share / 2.0
 
-    def guarantee(self) -> Guarantee:
-        """Return what Theorem 2 says about regret and violation, and whether it applies."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return what Theorem 2 says about regret and violation, and whether it applies.
+
+        Args:
+            facts: What is known of its use.
+        """
         return self._guarantee(
+            facts,
             "GP-UCB with noisy constraints",
             "Theorem 2",
             "constraint values are observed with noise_bound-sub-Gaussian noise given the "
-            "past, independent of each other's and of the reward's",
-            "reward and constraints are bounded",
+            "past, independent of each other's and of the {outcome}'s",
+            "{outcome} and constraints are bounded",
             "some point meets all constraints with a margin that is large enough for S "
             "(Slater's condition)",
             "step_size is of order 1 / sqrt(L)",
@@ -695,8 +712,12 @@ class PrimalDual(MultiplierRule):
     def largest_step(self, size: float) -> float:
         return 0.0  # it observes lower bounds, not outcomes
 
-    def guarantee(self) -> Guarantee:
-        """Return that no theorem is claimed, because its constants were not checked."""
+    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
+        """Return that no theorem is claimed, because its constants were not checked.
+
+        Args:
+            facts: What is known of its use.
+        """
         return Guarantee(
             method="primal-dual multipliers, every round",
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},

@@ -38,6 +38,16 @@ def bandit(acquisition: AcquisitionFunction) -> BanditAcquisition | None:
     return acquisition if isinstance(acquisition, BanditAcquisition) else None
 
 
+def is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
+    """Return whether a rule of a class plays an acquisition function.
+
+    Args:
+        acquisition_class: The class of the acquisition function, if it is known.
+        parent: The class with the rule.
+    """
+    return acquisition_class is not None and acquisition_class.played_as is parent
+
+
 def model_of(acquisition: AcquisitionFunction) -> Any:
     """Return the model of an acquisition function without pending points; None if it has none."""
     own = getattr(acquisition, "base_model", None)

@@ -22,6 +22,7 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
+from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Outcome, Query
@@ -114,12 +115,16 @@ class Widening:
         return censored_rule(rule, bound, self.feedback.unit, fill, self.feedback.sum_form)
 
     def _gaps(
-        self, means: Callable[[], Sequence[Tensor] | None], units: str, draws: bool
+        self,
+        means: Callable[[], Sequence[Tensor] | None],
+        units: str,
+        draws: bool,
+        facts: Facts,
     ) -> Iterator[str]:
         """Yield why the theorem does not cover this use, besides what the width rule says."""
         feedback = replace(self.feedback, predictive=False) if draws else self.feedback
         values = () if self.minimum is None else (self.minimum,)
-        return feedback.gaps(values, means(), (self.observed,), units)
+        return feedback.gaps(values, means(), (self.observed,), units, facts=facts)
 
 
 class Censors(Aspect):

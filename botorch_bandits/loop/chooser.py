@@ -22,6 +22,7 @@ from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, WidthRule
+from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query
@@ -43,16 +44,8 @@ from botorch_bandits.loop.feasibility import (
     smallest_lower_bounds,
 )
 from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
-from botorch_bandits.loop.guarantees import (
-    guarantee_of,
-    with_constraints,
-    with_forgetting,
-    with_note_on_size,
-    with_regret,
-    with_restarts,
-    with_retractions,
-)
-from botorch_bandits.loop.minimizing import guarantee_of_costs
+from botorch_bandits.loop.guarantees import PENALIZED, facts_of, guarantee_of
+from botorch_bandits.loop.numbers import with_note_on_size, with_regret
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.searching import maximize_checked
@@ -363,19 +356,18 @@ class Chooser:
         given = (self._settings, self.since_reset(now), self._history, model_of, width)
         return smallest_lower_bounds(*given, lambda rules: self.widened_rules(rules, now))
 
-    def guarantee(self, now: float, num_given: int) -> Guarantee:
+    def guarantee(self, now: float) -> Guarantee:
         """Return the guarantee of the settings for the history so far.
 
         Args:
             now: The time in seconds.
-            num_given: How many rounds of the history the loop was given.
         """
         context_dim = self._settings.context_dim
         latest = torch.zeros(context_dim, dtype=DTYPE) if context_dim else None
         for query in self._history.queries[-1:]:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
-        told = self.guarantee_of(acquisition, domain, num_given), acquisition, self._settings
+        told = self.guarantee_of(acquisition, domain), acquisition, self._settings
         guarantee = with_forecasts(
             *told, self._history, cache=self._gains, has_several_models=self._of_epochs.differ
         )
@@ -408,7 +400,6 @@ class Chooser:
         self,
         acquisition: AcquisitionFunction,
         domain: Domain,
-        num_given: int,
         of_choices: bool = True,
     ) -> Guarantee:
         """Return the guarantee of an acquisition function in this loop.
@@ -416,27 +407,21 @@ class Chooser:
         Args:
             acquisition: The acquisition function of :meth:`acquisition_now`.
             domain: The domain that comes with it.
-            num_given: How many rounds of the history the loop was given.
-            of_choices: See :func:`.guarantee_of`.
+            of_choices: See :func:`.facts_of`.
         """
-        settings = self._settings
+        settings, history = self._settings, self._history
         starts = [reset.after_round for reset in self.restarts.resets]
-        guarantee = guarantee_of(acquisition, self._history, settings, domain, of_choices)
-        if settings.forgetting is not None:
-            guarantee = with_forgetting(guarantee)
-        if settings.constraints is not None:
-            others = self._of_epochs.others(self.multipliers, domain)
-            given = acquisition, settings, self._history, starts, others
-            guarantee = with_constraints(guarantee, *given)
-        if settings.restart is not None:
-            guarantee = with_restarts(guarantee, settings, self.restarts.number)
-        guarantee = with_retractions(guarantee, self._history)
-        guarantee = with_regret(guarantee, self._history, starts, num_given)
+        facts = facts_of(settings, history, self.restarts.number, of_choices)
+        of_epoch = Facts(
+            outcome=facts.outcome, minimizes=facts.minimizes, is_alone=False, **PENALIZED
+        )
+        others = self._of_epochs.others(self.multipliers, domain, of_epoch)
+        guarantee = guarantee_of(acquisition, facts, settings, history, domain, starts, others)
+        guarantee = with_regret(guarantee, history, starts)
         if settings.repeats is not None:
             keeps_all = settings.forgetting is None and not starts
-            guarantee = with_repeats(guarantee, self._history, settings.repeats, keeps_all)
-        guarantee = with_note_on_size(guarantee, self._history)
-        return guarantee_of_costs(guarantee) if self._minimizes else guarantee
+            guarantee = with_repeats(guarantee, history, settings.repeats, keeps_all)
+        return with_note_on_size(guarantee, history)
 
     def _choose(
         self, round_number: int, context: Tensor | None, now: float, limits: Restriction | None

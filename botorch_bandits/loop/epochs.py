@@ -6,13 +6,14 @@ epochs, so a statement about them that does not hold for one model does not hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
+from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.domains import Domain
 from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.aspects import Multipliers
@@ -54,18 +55,21 @@ class SettingsOfEpochs:
         settings = self._settings.in_epoch(epoch)
         return settings if settings.maximize else settings_of_model(settings)
 
-    def others(self, multipliers: Multipliers | None, domain: Domain) -> list[OtherEpoch] | None:
+    def others(
+        self, multipliers: Multipliers | None, domain: Domain, facts: Facts
+    ) -> list[OtherEpoch] | None:
         """Return earlier epochs with other models; None if there is one model for all epochs.
 
         Args:
             multipliers: See :meth:`now`.
             domain: The domain on which the acquisition function of the next round is maximized.
+            facts: The facts of an epoch without data.
         """
         if not self.differ or multipliers is None:
             return None
         if self._settings.restart is not None:
             return []  # then no statement covers all epochs
-        return other_epochs(self.in_epoch, multipliers, domain)
+        return other_epochs(self.in_epoch, multipliers, domain, facts)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ def other_epochs(
     settings_in: Callable[[int], LoopSettings],
     multipliers: Multipliers,
     domain: Domain,
+    facts: Facts,
 ) -> list[OtherEpoch]:
     """Return one earlier epoch for each model that differs from that of the running epoch.
 
@@ -94,6 +99,7 @@ def other_epochs(
         settings_in: A function from an epoch's number to the loop's settings in it.
         multipliers: The multipliers of a loop that never restarted: epochs are counted once.
         domain: The domain on which the acquisition function of the next round is maximized.
+        facts: The facts of an epoch without data.
     """
     *earlier, latest = multipliers.updates
     now = settings_in(latest.epoch)
@@ -112,26 +118,5 @@ def other_epochs(
         if built is not None:
             (prior,) = PriorSummary(empty).active_priors
             deviation = float(prior.standard_deviation)
-            found.append(OtherEpoch(update.epoch, built.guarantee().of_loop(), deviation))
+            found.append(OtherEpoch(update.epoch, built.guarantee(facts), deviation))
     return found
-
-
-def with_other_epochs(guarantee: Guarantee, others: Sequence[OtherEpoch]) -> Guarantee:
-    """Return a guarantee of penalized functions with the gaps of the models of earlier epochs.
-
-    Args:
-        guarantee: The guarantee of the loop, with the model of the running epoch.
-        others: The earlier epochs with other models.
-    """
-    about = "the penalized function of each epoch"
-    guarantee = guarantee.with_assumptions(
-        "each epoch has its own model, which was fixed before the outcomes of the epoch; "
-        "assumptions on the penalized function of an epoch refer to the kernel of that model"
-    )
-    for other in others:
-        told = other.guarantee.about(about)
-        guarantee = guarantee.with_assumptions(*told.assumptions)
-        for statement in ("regret", "violation"):
-            gaps = [f"in epoch {other.number}: {gap}" for gap in told.gaps]
-            guarantee = guarantee.with_gaps(*gaps, of=statement)
-    return guarantee

@@ -702,9 +702,8 @@ class BanditLoop(TakesTurns):
         """
         context = check_context(self.settings.context_dim, context, "recommend")
         with self._lock:
-            given = self._history.latest_at, self._log.num_given
             args = self.settings, self._history, self._chooser
-            return recommendation_now(*args, context, among, *given)
+            return recommendation_now(*args, context, among, self._history.latest_at)
 
     @property
     def resets(self) -> tuple[Reset, ...]:
@@ -793,7 +792,7 @@ class BanditLoop(TakesTurns):
                 name = name_of(self.settings.model)
                 gap = f"the model is made from outcomes (by {name}), and none has arrived yet"
                 return Guarantee(method="a loop without outcomes", gaps=(gap,))
-            return self._chooser.guarantee(self._history.latest_at, self._log.num_given)
+            return self._chooser.guarantee(self._history.latest_at)
 
     def check_model(self) -> ModelCheck:
         """Return whether the outcomes since the last reset agree with the model.

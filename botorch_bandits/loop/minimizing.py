@@ -8,14 +8,12 @@ a loop that maximizes and is told the negatives. Constraint values keep their si
 from __future__ import annotations
 
 import copy
-import re
 from dataclasses import replace
 from typing import Any
 
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.checks import store_checked
-from botorch_bandits.confidence import Guarantee, ModelCheck
-from botorch_bandits.confidence.guarantee import FunctionAssumption, of_minus_the_reward
+from botorch_bandits.confidence import ModelCheck
 from botorch_bandits.loop.settings import LoopSettings
 
 
@@ -66,76 +64,3 @@ def turned_check(check: ModelCheck) -> ModelCheck:
         check: The check, which is not changed.
     """
     return replace(check, one_step=0.0 - check.one_step, left_out=0.0 - check.left_out)
-
-
-_NUMBER = r"(-?\d[\d.]*(?:e[+-]?\d+)?)"
-_NUMBERS_IN_WORDS = re.compile(rf"(the prior mean is |prior mean of |minimum=){_NUMBER}")
-
-_WORDS = (
-    ("that maximizes the bound of the penalized reward", "that maximizes the bound of minus the "
-     "penalized cost"),
-    ("maximizes the upper confidence bound", "minimizes the lower confidence bound"),
-    ("largest rewards", "least costs"),
-    ("largest reward", "least cost"),
-    ("the least reward", "the least cost"),
-    ("below the minimum", "above the largest cost"),
-    ("its minimum", "its largest value"),
-    ("the minimum", "the largest cost"),
-)  # fmt: skip
-
-
-def in_costs(text: str) -> str:
-    """Return a text about a reward as a text about a cost.
-
-    Args:
-        text: A text of a guarantee.
-
-    Example:
-        >>> in_costs("the reward lies within the width of the posterior mean")
-        'the cost lies within the width of the posterior mean'
-    """
-    for old, new in _WORDS:
-        text = text.replace(old, new)
-    text = re.sub(r"\breward(s?)\b", r"cost\1", text)
-    return _NUMBERS_IN_WORDS.sub(lambda m: f"{m[1]}{turned(float(m[2])):g}", text)
-
-
-def guarantee_of_costs(guarantee: Guarantee) -> Guarantee:
-    """Return a guarantee about minus a cost as one about the cost, in words and numbers.
-
-    The regret of a round is the cost at its point less the least cost. It is thus not negative, and
-    every bound on it is unchanged.
-
-    Args:
-        guarantee: The guarantee of the loop for minus the cost.
-    """
-    regret = guarantee.regret
-    if regret is not None and "penalized reward" in regret.wording:
-        guarantee = of_minus_the_reward(guarantee)
-    else:
-        guarantee = guarantee.for_minimizing()
-    statements: dict[str, Any] = {
-        name: replace(
-            each, wording=in_costs(each.wording), gaps=tuple(in_costs(gap) for gap in each.gaps)
-        )
-        for name, each in guarantee.statements.items()
-    }
-    assumptions = [
-        FunctionAssumption(*(in_costs(part) for part in (each.before, each.after, each.function)))
-        if isinstance(each, FunctionAssumption)
-        else in_costs(each)
-        for each in guarantee.assumptions
-    ]
-    constants = {
-        name: turned(value) if name.startswith("prior_mean") else value
-        for name, value in guarantee.constants.items()
-    }
-    return replace(
-        guarantee,
-        method=in_costs(guarantee.method),
-        theorem=None if guarantee.theorem is None else in_costs(guarantee.theorem),
-        assumptions=tuple(assumptions),
-        gaps=tuple(in_costs(gap) for gap in guarantee.gaps),
-        constants=constants,
-        **statements,
-    )

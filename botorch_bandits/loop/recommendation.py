@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition.scores import Bounds
-from botorch_bandits.checks import check_one_of
+from botorch_bandits.checks import check_one_of, counted
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence.guarantee import outcomes_pending
 from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.acquisitions import model_of
@@ -206,7 +205,6 @@ def recommendation_now(
     context: Tensor | None,
     among: str,
     now: float,
-    num_given: int,
 ) -> Recommendation:
     """Return the point to deploy; see :meth:`.BanditLoop.recommend`.
 
@@ -217,7 +215,6 @@ def recommendation_now(
         context: The context for which it is recommended; None in a loop without contexts.
         among: One of :data:`AMONG`.
         now: The time in seconds.
-        num_given: How many rounds of the history were given to the loop.
 
     Raises:
         RuntimeError: If there is no model, or a played point is requested and there is none.
@@ -235,7 +232,7 @@ def recommendation_now(
             "loop.tell(query.id, reward)."
         )
     acquisition, domain = chooser.acquisition_now(context, now)
-    guarantee = chooser.guarantee_of(acquisition, domain, num_given, of_choices=False)
+    guarantee = chooser.guarantee_of(acquisition, domain, of_choices=False)
     reasons = lasting = tuple(reasons_against(guarantee, settings))
     num_pending = sum(query.id >= chooser.first for query in history.pending())
     reasons += tuple(_waiting_for(guarantee, acquisition, num_pending))
@@ -363,8 +360,9 @@ def _waiting_for(guarantee: Guarantee, acquisition: Any, num_pending: int) -> It
     by_round = is_finite or any(each.needs_round for each in rules)
     if num_pending and by_round:
         yield (
-            f"{outcomes_pending(num_pending)}, and the width of a round is valid for one set of "
-            "outcomes only. Once all have arrived, or failed, there is a certificate"
+            f"{counted(num_pending, 'outcome is', 'outcomes are')} pending, and the width of a "
+            "round is valid for one set of outcomes only. Once all have arrived, or failed, there "
+            "is a certificate"
         )
 
 

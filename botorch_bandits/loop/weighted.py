@@ -7,8 +7,6 @@ outcome as one observation, :func:`check_weighted` refuses it before anything is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.refusals import reason_of_one
 from botorch_bandits.loop.settings import LoopSettings
@@ -73,42 +71,3 @@ def check_weighted_history(settings: LoopSettings, history: History) -> None:
             raise ValueError(
                 f"the outcome of query {outcome.query_id} in history has a weight: {error}"
             ) from None
-
-
-def noise_of_weighted(history: History, on_draws: bool) -> Iterator[str]:
-    r"""Return what theorems assume about the noise of weighted outcomes.
-
-    A row of weight :math:`w_t` counts as the row :math:`\sqrt{w_t} (\phi(x_t), y_t)` of a model
-    with one noise variance. The noise of this row is ``noise_bound``-sub-Gaussian if the noise of
-    the outcome is sub-Gaussian with ``noise_bound`` over :math:`\sqrt{w_t}`, and the
-    self-normalized bounds require features to be known before the noise. Widths therefore hold with
-    the gain of the weighted rows, :math:`\tfrac12 \ln\det(I + W^{1/2} K W^{1/2} / \lambda)`, which
-    is the model's gain.
-
-    Args:
-        history: The history of all rounds.
-        on_draws: Whether the theorem is about draws of the prior.
-    """
-    counted = [o.count for o in history.outcomes if o.count is not None]
-    if counted:
-        yield (
-            f"the outcomes of {_told(len(counted))} count= are means of that many observations, "
-            "whose noise is as assumed, each given the earlier ones; their number does not depend "
-            "on their noise"
-        ) + (" or on the reward function" if on_draws else "")
-    num_noisy = sum(o.noise is not None for o in history.outcomes)
-    if num_noisy and on_draws:
-        yield (
-            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the variance v instead "
-            "of the modeled one; v depends neither on the noise nor on the reward function"
-        )
-    elif num_noisy:
-        yield (
-            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the bound noise_bound "
-            "sqrt(v / lam) instead of noise_bound, where lam is the modeled variance; v is known "
-            "before the noise"
-        )
-
-
-def _told(num_rounds: int) -> str:
-    return f"{num_rounds} round{'s' if num_rounds > 1 else ''} that were told with"

@@ -29,6 +29,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, in_lists
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.domains import Arms
 
 
@@ -66,9 +67,11 @@ class SegmentWidth(WidthRule):
         ]
         return torch.stack(rows)
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         """Return the guarantee of the first segment's rule."""
-        return self._rule(0).guarantee(summary, round_number)
+        return self._rule(0).guarantee(summary, round_number, facts)
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""

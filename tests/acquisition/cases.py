@@ -56,6 +56,7 @@ from botorch_bandits import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.random_streams import generator
 
 from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
@@ -416,7 +417,9 @@ class RootOfRound(WidthRule):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         return double(round_number).sqrt()
 
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+    def guarantee(
+        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
+    ) -> Guarantee:
         return Guarantee(method="the square root of the round")
 
 

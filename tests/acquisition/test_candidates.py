@@ -40,7 +40,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning, check_model
-from botorch_bandits.confidence.guarantee import FIXED_AFTER_FIRST, FIXED_LIST
+from botorch_bandits.confidence.hypotheses import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
     CandidatesModel,
     DefaultCandidates,

@@ -241,7 +241,7 @@ def test_an_outcome_below_the_minimum() -> None:
         acqf = censored(model, minimum=0.2, on_lower="lower", X_pending=PENDING)
     assert acqf.pseudo_values == (lowest,)
     assert acqf.model.train_targets[-1].item() == lowest
-    assert any("lowered" in gap for gap in acqf.guarantee().gaps)
+    assert any("moved to an observed outcome" in gap for gap in acqf.guarantee().gaps)
     # a transform rounds: the minimum itself is not below the minimum
     X, Y = rows()
     censored(SingleTaskGP(X, Y[:, :1]), minimum=float(Y[:, 0].min()))
@@ -471,7 +471,7 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
     guarantee = acqf.guarantee()
     assert guarantee.holds
     assert any(
-        "1 outcomes lie below the minimum, by at most 0.03" in a for a in guarantee.assumptions
+        "1 outcome lies below the minimum, by at most 0.03" in a for a in guarantee.assumptions
     )
     with pytest.warns(BelowMinimumWarning):
         one_sided = CensoredUpperConfidenceBound(

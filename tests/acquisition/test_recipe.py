@@ -124,8 +124,8 @@ def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None
     on_box = recipe.build(bandit_gp(), BOX)
     assert float(on_box.width) == pytest.approx(2.0)
     assert on_box.guarantee().gaps == (
-        "no bounds on the reward were given; the default width, the constant 2, is not based on "
-        "knowledge of this reward: a theorem needs rkhs_bound= and noise_bound= "
+        "no bounds on the function were given; the default width, the constant 2, is not based on "
+        "knowledge of this function: a theorem needs rkhs_bound= and noise_bound= "
         "(GPUpperConfidenceBound: num_arms=), and hyperparameters that were fixed before the data",
         "a constant width is a heuristic",
     )

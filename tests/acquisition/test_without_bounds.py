@@ -35,17 +35,17 @@ X = torch.rand(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_s
 Y = torch.sin(5.0 * X[:, :1]) + X[:, 1:]
 LEFT_OUT = {
     "rkhs_bound": "rkhs_bound was not given; the default, 1 prior standard deviation, is not "
-    "based on knowledge of this reward: give rkhs_bound= if you have a bound",
+    "based on knowledge of this function: give rkhs_bound= if you have a bound",
     "noise_bound": "noise_bound was not given; the default, the standard deviation of the model's "
-    "noise, is not based on knowledge of this reward: give noise_bound= if you have a bound",
+    "noise, is not based on knowledge of this function: give noise_bound= if you have a bound",
     "outcome_bound": "outcome_bound was not given; the default, a width without its terms, is "
-    "not based on knowledge of this reward: give outcome_bound= if you have a bound",
+    "not based on knowledge of this function: give outcome_bound= if you have a bound",
 }
 
 
 PLAIN = (
-    "no bounds on the reward were given; the default width, the constant 1, is not based on "
-    "knowledge of this reward: a theorem needs {}, and hyperparameters that were fixed "
+    "no bounds on the function were given; the default width, the constant 1, is not based on "
+    "knowledge of this function: a theorem needs {}, and hyperparameters that were fixed "
     "before the data"
 )
 NEEDED = "rkhs_bound= and noise_bound= (GPUpperConfidenceBound: num_arms=)"

@@ -28,7 +28,7 @@ from botorch_bandits.confidence import (
     igp_ucb,
     varying,
 )
-from botorch_bandits.confidence import guarantee as words
+from botorch_bandits.confidence import hypotheses as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.core.rows import Rows
@@ -356,7 +356,7 @@ FAULTS = (
     ),
     Fault(
         "contexts may reveal a function that is drawn",
-        assumptions_dropped("CONTEXTS_IGNORE_REWARD"),
+        assumptions_dropped("CONTEXTS_IGNORE_FUNCTION"),
         (_drawn(contexts="adversarial", num_arms=5, delta="0.3"),),
     ),
     Fault(

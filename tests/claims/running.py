@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence import guarantee as words
+from botorch_bandits.confidence import hypotheses as words
 from botorch_bandits.history import Query
 from botorch_bandits.loop.engines import ArmsEngine
 from botorch_bandits.loop.view import View
@@ -98,18 +98,18 @@ def forbidden_by(assumptions: frozenset[str]) -> frozenset[str]:
 
     noise, reward = "by noise", "by reward"
     rules_out(
-        ("ARRIVALS_IGNORE_NOISE", "ARRIVALS_IGNORE_REWARD"), f"delays: {noise}", f"order: {noise}"
+        ("ARRIVALS_IGNORE_NOISE", "ARRIVALS_IGNORE_FUNCTION"), f"delays: {noise}", f"order: {noise}"
     )
-    rules_out(("ARRIVALS_IGNORE_REWARD",), f"delays: {reward}")
-    rules_out(("FAILURES_IGNORE_NOISE", "FAILURES_IGNORE_REWARD"), f"failures: {noise}")
-    rules_out(("FAILURES_IGNORE_REWARD",), f"failures: {reward}")
-    rules_out(("ATTACHED_IGNORE_NOISE", "ATTACHED_IGNORE_REWARD"), f"attached: {noise}")
-    rules_out(("ATTACHED_IGNORE_REWARD",), f"attached: {reward}")
-    rules_out(("CONTEXTS_IGNORE_REWARD",), "contexts: adversarial")
+    rules_out(("ARRIVALS_IGNORE_FUNCTION",), f"delays: {reward}")
+    rules_out(("FAILURES_IGNORE_NOISE", "FAILURES_IGNORE_FUNCTION"), f"failures: {noise}")
+    rules_out(("FAILURES_IGNORE_FUNCTION",), f"failures: {reward}")
+    rules_out(("ATTACHED_IGNORE_NOISE", "ATTACHED_IGNORE_FUNCTION"), f"attached: {noise}")
+    rules_out(("ATTACHED_IGNORE_FUNCTION",), f"attached: {reward}")
+    rules_out(("CONTEXTS_IGNORE_FUNCTION",), "contexts: adversarial")
     rows = [f"{axis}: {noise}" for axis in ("delays", "order", "failures", "attached")]
-    rules_out(("ROWS_IGNORE_NOISE", "ROWS_IGNORE_REWARD"), *rows)
+    rules_out(("ROWS_IGNORE_NOISE", "ROWS_IGNORE_FUNCTION"), *rows)
     rows = [f"{axis}: {reward}" for axis in ("delays", "failures", "attached")]
-    rules_out(("ROWS_IGNORE_REWARD",), "contexts: adversarial", *rows)
+    rules_out(("ROWS_IGNORE_FUNCTION",), "contexts: adversarial", *rows)
     rules_out(("ATTACHED_WITHOUT_LOSS",), LOSSES)
     if any("delays depend neither on the noise nor on the inputs" in each for each in assumptions):
         found.update(f"delays: {by}" for by in (noise, reward, "by input"))

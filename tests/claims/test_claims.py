@@ -16,7 +16,7 @@ import torch
 from scipy.stats import binom
 
 from benchmarks.commands import main
-from botorch_bandits.confidence import guarantee as words
+from botorch_bandits.confidence import hypotheses as words
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
 from claims.faults import FAULTS, Fault, setting
@@ -194,9 +194,9 @@ def test_assumptions_rule_adversaries_out() -> None:
     assert forbidden_by(frozenset()) == frozenset()
     assert "failures: by noise" in forbidden_by(frozenset([words.FAILURES_IGNORE_NOISE]))
     assert "failures: by reward" not in forbidden_by(frozenset([words.FAILURES_IGNORE_NOISE]))
-    assert "failures: by reward" in forbidden_by(frozenset([words.FAILURES_IGNORE_REWARD]))
+    assert "failures: by reward" in forbidden_by(frozenset([words.FAILURES_IGNORE_FUNCTION]))
     assert "contexts: adversarial" not in forbidden_by(frozenset([words.CONTEXTS_IGNORE_NOISE]))
-    assert "contexts: adversarial" in forbidden_by(frozenset([words.CONTEXTS_IGNORE_REWARD]))
+    assert "contexts: adversarial" in forbidden_by(frozenset([words.CONTEXTS_IGNORE_FUNCTION]))
 
 
 def test_an_adversary_is_tamed_only_where_it_is_assumed_away() -> None:

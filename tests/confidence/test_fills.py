@@ -204,6 +204,6 @@ def test_the_guarantee_says_what_it_assumes() -> None:
         rule = CensoredWidth(2.0, 0.1, 1.0, fill=fill)
         guarantee = rule.guarantee(PriorSummary(model), 1)
         assert guarantee.holds, guarantee.gaps
-        between = any("lie between minimum and minimum" in a for a in guarantee.assumptions)
+        between = any("values that fill in pending queries" in a for a in guarantee.assumptions)
         assert between == (fill != "minimum")
         assert ("lemma" in guarantee.theorem) == (fill != "minimum")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -27,9 +25,11 @@ from botorch_bandits.confidence import (
     Statement,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import (
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.hypotheses import (
     BOUNDED_CENTERED_NORM,
 )
+from botorch_bandits.confidence.statements import of_draws
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -129,7 +129,7 @@ def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
         assert not promise.holds
         promise = rule.guarantee(PriorSummary(each, assume=vouched), round_number=7)
         assert promise.holds
-        assert BOUNDED_CENTERED_NORM in promise.assumptions
+        assert ALONE.say(BOUNDED_CENTERED_NORM) in promise.assumptions
         assert promise.constants["prior_mean"] == pytest.approx(3.0 if each is model else 0.7)
     # a draw of the prior has its mean, whatever that is
     assert guarantee(FiniteArmsWidth(10, 0.1), model).holds
@@ -164,14 +164,14 @@ def test_statements_hold_one_by_one() -> None:
     promise = Guarantee("m", "t", bands=bands, regret=regret)
     assert promise.holds
     assert (promise.regret_bound, promise.statement) == (2.0, "a band; a bound")
-    partly = promise.with_gaps("pending", of="bands")
+    partly = promise.with_gaps("pending", of=("bands",))
     assert partly.bands is not None
     assert partly.regret is not None
     assert (partly.bands.holds, partly.regret.holds, partly.holds) == (False, True, False)
     assert (partly.gaps, partly.reasons) == ((), ("pending",))
     assert str(partly).startswith("m: guaranteed in part\n")
     assert "    not covered: pending" in str(partly)
-    assert partly.with_gaps("none", of="violation") == partly
+    assert partly.with_gaps("none", of=("violation",)) == partly
     whole = partly.with_gaps("all")
     assert whole.regret is not None
     assert (whole.gaps, whole.reasons) == (("all",), ("all", "pending"))
@@ -188,25 +188,26 @@ def test_statements_hold_one_by_one() -> None:
     assert replace(others, bound_of_others=0.5).total == 2.5
 
 
-def test_an_assumption_on_the_reward_function_can_be_made_of_another_one() -> None:
-    before = guarantee(GENERAL, BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0))
-    after = before.about("each function")
-    wanted = "the norm of each function in the unit-variance kernel is at most rkhs_bound"
-    assert after.assumptions == (wanted, *before.assumptions[1:])
-    assert "the reward function" in before.assumptions[0]
-    assert after.about("the reward function") == before
-    for copied in (copy.deepcopy(after), pickle.loads(pickle.dumps(after))):
-        assert copied == after
-        assert copied.about("the reward function") == before
+def test_words_follow_from_the_facts() -> None:
+    model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0, prior_mean=3.0)
+    summary = PriorSummary(model)
+    told = GENERAL.guarantee(summary, 7, Facts(outcome="cost", minimizes=True))
+    assert told.constants["prior_mean"] == -3.0  # the model has minus the costs
+    assert "the cost function" in told.assumptions[0]
+    assert "the cost lies within" in told.statement
+    assert "the cost at its point less the least cost, in every round that minimizes" in str(told)
+    of_each = GENERAL.guarantee(summary, 7, Facts(function="each function"))
+    assert "the norm of each function less the prior mean" in of_each.assumptions[0]
+    assert of_each.statement == GENERAL.guarantee(summary, 7).statement
 
 
 def test_draws_have_the_theorem_that_the_width_names_for_them() -> None:
     model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0)
-    drawn = guarantee(GENERAL, model).for_draws("GP-TS", 0.1)
+    drawn = of_draws(guarantee(GENERAL, model), ALONE, "GP-TS", 0.1)
     assert drawn.theorem == (
         "Chowdhury and Gopalan 2017, Theorem 4, in the form for every lam, with the realized "
         "information gain"
     )
     # a width that names no other theorem keeps its own
     finite = guarantee(FiniteArmsWidth(10, 0.1), model)
-    assert finite.for_draws("draws", 0.1).theorem == finite.theorem
+    assert of_draws(finite, ALONE, "draws", 0.1).theorem == finite.theorem

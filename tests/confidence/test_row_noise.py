@@ -39,7 +39,7 @@ from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import (
     CensoredWidth,
 )
-from botorch_bandits.confidence.guarantee import SUB_GAUSSIAN_NOISE
+from botorch_bandits.confidence.hypotheses import SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     ROWS_HAVE_LARGE_LAM,
     ROWS_WERE_KNOWN,

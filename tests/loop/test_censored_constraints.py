@@ -77,7 +77,7 @@ def test_pseudo_values_too_large_for_the_model_are_refused():
     ("feedback", "others", "message"),
     [
         (Censored(0.0, 1.0), {}, r"no constraint_bounds=, but there are 2"),
-        (Censored(0.0, 1.0, constraint_bounds=((0.0, 1.0),)), {}, r"for 1 constraints, but .* 2"),
+        (Censored(0.0, 1.0, constraint_bounds=((0.0, 1.0),)), {}, r"for 1, but .* 2"),
         (Censored(minimum_proxy=2.0, outcome_bound=1.0), {}, r"has minimum_proxy="),
         (Censored(0.0, 1.0, on_lower="lower"), {}, r"has on_lower='lower'"),
         (Censored(0.0, 1.0, constraint_bounds=PAIRS), {"constraints": None}, r"no constraints"),

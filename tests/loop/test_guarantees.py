@@ -30,13 +30,13 @@ from botorch_bandits.confidence import (
     RegretStatement,
     Statement,
 )
-from botorch_bandits.confidence.guarantee import (
+from botorch_bandits.confidence.hypotheses import (
+    ARRIVALS_IGNORE_FUNCTION,
     ARRIVALS_IGNORE_NOISE,
-    ARRIVALS_IGNORE_REWARD,
+    ATTACHED_IGNORE_FUNCTION,
     ATTACHED_IGNORE_NOISE,
-    ATTACHED_IGNORE_REWARD,
+    FAILURES_IGNORE_FUNCTION,
     FAILURES_IGNORE_NOISE,
-    FAILURES_IGNORE_REWARD,
 )
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -45,7 +45,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
-from botorch_bandits.loop.guarantees import rounds_in_hand
+from botorch_bandits.loop.numbers import rounds_in_hand
 from botorch_bandits.models import candidate_grid
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
@@ -157,7 +157,7 @@ def test_the_bounds_of_a_list_hold_while_outcomes_are_pending(feedback: Any) -> 
     assert guarantee.bands is not None
     assert guarantee.bands.holds
     assert regret.holds
-    assert ARRIVALS_IGNORE_REWARD in guarantee.assumptions
+    assert ARRIVALS_IGNORE_FUNCTION in guarantee.assumptions
     ignores = isinstance(feedback, Ignored)
     assert (regret.num_rounds, regret.num_others) == ((9, 0) if ignores else (1, 8))
     # each certificate is that of an object with the rows that had arrived, in this round
@@ -185,7 +185,7 @@ def test_failures_must_not_depend_on_the_noise() -> None:
         (IGP, FAILURES_IGNORE_NOISE),
         (AMMUpperConfidenceBound.with_options(**BOUNDS), FAILURES_IGNORE_NOISE),
         (DMMUpperConfidenceBound.with_options(**BOUNDS), FAILURES_IGNORE_NOISE),
-        (THEOREM_1, FAILURES_IGNORE_REWARD),
+        (THEOREM_1, FAILURES_IGNORE_FUNCTION),
     ):
         loop = build(recipe)
         play(loop, 2)
@@ -257,7 +257,7 @@ def test_initial_and_attached_rounds_are_bounded_by_the_norm() -> None:
     assert guarantee.regret_bound == pytest.approx(sum(bounds) + 16.0)
     drawn = build(THEOREM_1)
     drawn.attach([0.5], 0.3)
-    assert ATTACHED_IGNORE_REWARD in drawn.guarantee().assumptions
+    assert ATTACHED_IGNORE_FUNCTION in drawn.guarantee().assumptions
 
 
 def test_censored_feedback_covers_rounds_with_pending_queries() -> None:
@@ -430,7 +430,7 @@ def test_rounds_with_what_was_retracted_are_left_out_of_the_confidence_bounds_to
     play(loop, 1)
     bands = loop.guarantee().bands
     assert bands is not None
-    assert "in all rounds but for rounds 3 to 4, which were chosen with what was" in bands.text
+    assert "in all rounds but for rounds 3 to 4, chosen with what was retracted" in bands.text
     late = loop.ask()
     play(loop, 1)
     tell(loop, late)

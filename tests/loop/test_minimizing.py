@@ -233,7 +233,7 @@ def test_the_largest_cost_is_the_minimum_of_censored_feedback() -> None:
     with pytest.warns(BelowMinimumWarning, match=r"3.25 lies above minimum=3.0"):
         loop.tell(query.id, 3.25)
     loop.ask()
-    assert "lie above the largest cost" in str(loop.guarantee())
+    assert "lies above the largest cost" in str(loop.guarantee())
 
 
 def test_a_test_problem_is_minimized_and_its_regret_is_not_negative() -> None:

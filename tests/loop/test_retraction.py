@@ -195,17 +195,17 @@ def test_the_guarantee_says_what_it_rests_on():
     after = loop.guarantee()
     assert after.holds
     assert (after.regret.num_rounds, after.regret.num_others) == (3, 2)
-    (line,) = set(after.assumptions) - set(before.assumptions)
+    line, rounds = sorted(set(after.assumptions) - set(before.assumptions))
     assert line.startswith("1 outcome was retracted (query_id 2)")
     assert "which outcomes are kept does not depend on their noise" in line
-    assert "2 rounds from 4 to 5 that were chosen with" in line
+    assert "rounds 4 to 5, chosen with what was retracted later" in rounds
     assert f"assumes: {line}" in str(after)
     loop.tell(loop.ask().id, 0.1)
     loop.retract(5, "likewise")
-    line = loop.guarantee().assumptions[-1]
-    assert line.startswith("2 outcomes were retracted (query_id 2, 5)")
-    loop.ask()
-    assert loop.guarantee().assumptions[-1] == line
+    line = "2 outcomes were retracted (query_id 2, 5)"
+    for _ in range(2):
+        assert any(each.startswith(line) for each in loop.guarantee().assumptions)
+        loop.ask()
 
 
 def test_a_refutation_by_what_was_retracted_is_none():

@@ -1,0 +1,246 @@
+"""What decides which statements hold for a use of a method, and the words that describe the use.
+
+:class:`Facts` are plain values: what an acquisition function does, and what the rounds of a loop
+contained. A text of a guarantee is a template whose fields are facts and words that follow from
+them, and is completed once, by :meth:`Facts.say`. The table of what facts void, and of what they
+make the user vouch for, is in :mod:`botorch_bandits.confidence.hypotheses`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+from botorch_bandits.checks import counted
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What theorems must know of a use of a method; the defaults are those of a model alone.
+
+    Attributes:
+        outcome: What an outcome is called: ``"reward"``, or ``"cost"`` in a loop that minimizes.
+        minimizes: Whether the outcome is minimized.
+        subject: What the confidence bounds are on, if it is not the outcome.
+        function: What the function that is modeled is called, if it is not that of the outcome.
+        variation: By how much the function of a round may differ from a fixed one, in outcome
+            units; see :class:`.VaryingWidth`.
+        draws: Whether points maximize draws, so that the bounds have half of ``delta``.
+        is_drawn: Whether the theorem is about functions that are drawn from a prior.
+        is_alone: Whether an acquisition function is used alone, without a loop that knows its rows.
+        num_points_pending: The number of pending points that the acquisition function was given.
+        pending_as: What becomes of pending points: one of ``""`` (a theorem covers them),
+            ``"means"`` (they count as observed at the posterior mean), ``"bounds"`` (the same, but
+            confidence bounds are computed without them), ``"redrawn"`` and ``"left out"`` (they do
+            not enter the model, and another function is drawn), ``"shrinking"`` (they only shrink
+            the deviations) and ``"noisy"`` (they have more noise than other rows).
+        scale: The factor on the width.
+        of_members: What becomes of the members of an ensemble, if it voids the guarantee.
+        own_values: The name of a subclass that may evaluate something else than its base class.
+        num_rounds: The number of rounds of the loop.
+        refuted_round: The first round in which the data refuted the assumptions; None if there is
+            none.
+        has_own_model: Whether a function of the user's makes the model.
+        has_own_acquisition: Whether a function of the user's makes the acquisition function.
+        of_choices: Whether the statements are also about the points that were chosen, and not only
+            about the bounds.
+        is_late: Whether an outcome or a failure came after a later query had been asked.
+        hallucinates: Whether pending queries of the loop count as observed at the posterior mean.
+        num_pending: The number of pending queries.
+        num_avoided: The number of failed queries whose points are avoided.
+        num_failed: The number of failed queries.
+        has_attached: Whether points were attached.
+        is_censored: Whether the feedback is censored.
+        has_told_attached: Whether points were attached together with their outcomes.
+        num_lost: The number of outcomes that were lost, besides those of attached points.
+        num_below: The number of outcomes below the minimum.
+        farthest_below: The largest distance below it.
+        context_dim: The number of context columns.
+        num_restricted: The number of rounds that could choose from a part of the domain only.
+        num_counted: The number of outcomes that were told with ``count=``.
+        num_noisy: The number of outcomes that were told with ``noise=``.
+        forgets: Whether the model forgets.
+        retracted: The ids of the queries whose outcomes were retracted.
+        withdrawn: The rounds that were chosen with what was retracted later.
+        sums_choices: Whether the bound on the regret is one on all choices together, or expected.
+        restart: How a loop starts over: ``""``, ``"known"`` (at given rounds), ``"undivided"`` (the
+            same, each segment with all of ``delta``), ``"evidence"`` or ``"tests"``.
+        share: The running segment's share of ``delta``.
+        segment_delta: The name of what each segment has of ``delta``.
+        change_points: The given rounds.
+        keeps_rows: Whether rows from before a change may be kept, by their outcomes.
+        false_alarms: What is claimed about false alarms.
+        constraints: ``""``, ``"separate"`` (bounds on each) or ``"penalized"`` (one on their sum).
+        inner: The method that plays an epoch.
+        is_covered: Whether the theorem on epochs is about that method.
+        may_draw: Whether it would be for exact constraints.
+        num_missing: The number of rounds without an outcome, failed or retracted.
+        has_models: Whether epochs have different models.
+    """
+
+    # the words
+    outcome: str = "reward"
+    minimizes: bool = False
+    subject: str = ""
+    function: str = ""
+    variation: float = 0.0
+    draws: bool = False
+    is_drawn: bool = False
+    # an acquisition function
+    is_alone: bool = True
+    num_points_pending: int = 0
+    pending_as: str = ""
+    scale: float = 1.0
+    of_members: str = ""
+    own_values: str = ""
+    # the rounds of a loop
+    num_rounds: int = 0
+    refuted_round: int | None = None
+    has_own_model: bool = False
+    has_own_acquisition: bool = False
+    of_choices: bool = True
+    is_late: bool = False
+    hallucinates: bool = False
+    num_pending: int = 0
+    num_avoided: int = 0
+    num_failed: int = 0
+    has_attached: bool = False
+    is_censored: bool = False
+    has_told_attached: bool = False
+    num_lost: int = 0
+    num_below: int = 0
+    farthest_below: float = 0.0
+    context_dim: int = 0
+    num_restricted: int = 0
+    num_counted: int = 0
+    num_noisy: int = 0
+    forgets: bool = False
+    retracted: tuple[int, ...] = ()
+    withdrawn: tuple[int, ...] = ()
+    sums_choices: bool = False
+    # what starts over
+    restart: str = ""
+    share: float = 1.0
+    segment_delta: str = "delta"
+    change_points: tuple[Any, ...] = ()
+    keeps_rows: bool = False
+    false_alarms: str = ""
+    # constraints
+    constraints: str = ""
+    inner: str = ""
+    is_covered: bool = True
+    may_draw: bool = False
+    num_missing: int = 0
+    has_models: bool = False
+
+    def as_told(self, value: float) -> float:
+        """Return a number of the model as the user states it: models see minus the costs.
+
+        Args:
+            value: In the sign of the model.
+        """
+        return 0.0 - value if self.outcome == "cost" else value
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The fields of templates: all facts, and the words that follow from them."""
+        outcome, is_sum = self.outcome, self.subject == WEIGHTED_SUM
+        words: dict[str, Any] = {
+            **vars(self),
+            **WORDS[self.minimizes],
+            "probability": "{probability}",  # a statement knows its level itself
+            "function": self.function or f"the {outcome} function",
+            "subject": self.subject or f"the {outcome}",
+            "regret_of": "the regret of",
+            "cumulative_regret": "cumulative regret",
+            "rounds": "all rounds",
+            "half": "",
+            "plus_variation": "",
+            "num_retracted": len(self.retracted),
+            "computed": "",
+        }
+        if is_sum:
+            words["regret_of"] = f"the regret in {WEIGHTED_SUM} of"
+            words["cumulative_regret"] = "cumulative regret in the weighted sum"
+        if self.minimizes:
+            of_sum = "the weighted sum at its point less the least such sum, in"
+            of_one = f"the {outcome} at its point less the least {outcome}, in"
+            words["regret_of"] = of_sum if is_sum else of_one
+            words["cumulative_regret"] = f"cumulative regret of minus {words['subject']}"
+        if outcome == "cost":
+            words["minimum"] = "largest cost"
+        if self.variation:
+            words["subject"] += ", up to variation,"
+            words["plus_variation"] = ", plus twice variation"
+        if self.draws:
+            words["half"] = " (at half of delta; the other half is for the draws)"
+        if self.num_points_pending and self.pending_as == "bounds":
+            words["computed"] = "computed from the outcomes that have arrived (as bounds(X) does), "
+        excluded = []
+        if self.withdrawn:
+            first, *others = self.withdrawn
+            which = f"rounds {first} to {others[-1]}" if others else f"round {first}"
+            if others and others[-1] - first > len(others):
+                which = f"{len(self.withdrawn)} of the {which}"
+            words["withdrawn_rounds"] = which
+            excluded.append(f"{which}, chosen with what was retracted later")
+        if self.is_late and self.hallucinates and self.pending_as != "bounds":
+            excluded.append("rounds that were chosen while outcomes were pending")
+        if excluded:
+            words["rounds"] += f" but for {', and for '.join(excluded)}"
+        return words
+
+    def say(self, template: str, **further: Any) -> str:
+        """Return a text from its template.
+
+        Args:
+            template: The text with fields in braces: names of facts or words, which may be followed
+                by a format. The format of a tuple separates its entries by commas, and that of a
+                count may be the two words that follow it, ``one|many``.
+            **further: Further fields.
+
+        Example:
+            >>> Facts(num_failed=2).say("{num_failed:point fails|points fail} of the {outcome}")
+            '2 points fail of the reward'
+        """
+        return _TEXTS.vformat(template, (), {**self.words, **further})
+
+
+ALONE = Facts()
+"""The facts of a method without a loop, of which nothing is known but the model."""
+
+
+class _Texts(Formatter):
+    """Formats counts with the words that follow them, and tuples with commas."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if isinstance(value, tuple):
+            return ", ".join(map(str, value))
+        if "|" in format_spec:
+            return counted(value, *format_spec.split("|"))
+        return super().format_field(value, format_spec)
+
+
+_TEXTS = _Texts()
+
+WEIGHTED_SUM = "the weighted sum of outputs"
+"""The subject of bounds on a posterior transform of several outputs."""
+
+WORDS = {
+    False: {
+        "optimizes": "maximizes the upper confidence bound",
+        "largest_bound": "largest upper",
+        "optimizer": "maximizer",
+        "minimum": "minimum",
+        "below": "below",
+    },
+    True: {
+        "optimizes": "minimizes the lower confidence bound",
+        "largest_bound": "smallest lower",
+        "optimizer": "minimizer",
+        "minimum": "maximum",
+        "below": "above",
+    },
+}
+"""Words of templates that depend on whether the outcome is minimized."""
