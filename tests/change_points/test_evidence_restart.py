@@ -290,7 +290,7 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
         "if the estimated change is the true change, and approximately otherwise" in texts["since"]
     )
     assert "later segments keep their levels approximately" in texts["nothing"]
-    assert "the reward is a draw from it that drifts at the rate 0.01" in texts["drift"]
+    assert "the function is a draw from it that drifts at the rate 0.01" in texts["drift"]
 
 
 @pytest.mark.parametrize(
