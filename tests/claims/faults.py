@@ -160,13 +160,15 @@ def assumptions_dropped(*names: str) -> Patch:
     """
 
     def patch() -> contextlib.AbstractContextManager[Any]:
-        original = guarantees._assumptions
+        original = guarantees._of_acquisition
         dropped = {getattr(words, name) for name in names}
 
-        def forget(*args: Any, **kwargs: Any) -> Iterator[str]:
-            return (each for each in original(*args, **kwargs) if each not in dropped)
+        def forget(*args: Any, **kwargs: Any) -> Guarantee:
+            told = original(*args, **kwargs)
+            kept = tuple(each for each in told.assumptions if each not in dropped)
+            return replace(told, assumptions=kept)
 
-        return _patched((guarantees, "_assumptions", forget))
+        return _patched((guarantees, "_of_acquisition", forget))
 
     return patch
 
@@ -220,18 +222,17 @@ def any_points_believed() -> contextlib.AbstractContextManager[Any]:
 
 def contexts_of_constraints_believed() -> contextlib.AbstractContextManager[Any]:
     """The theorems on constraints are claimed with contexts."""
-    original = chooser.with_constraints
+    original = guarantees._of_epochs
 
-    def believe(guarantee: Guarantee, *args: Any) -> Guarantee:
-        told = original(guarantee, *args)
-        return without_gaps(told, "none is stated here with contexts")
+    def believe(*args: Any) -> Guarantee:
+        return without_gaps(original(*args), "none is stated here with contexts")
 
-    return _patched((chooser, "with_constraints", believe))
+    return _patched((guarantees, "_of_epochs", believe))
 
 
 def restarts_believed() -> contextlib.AbstractContextManager[Any]:
     """Restarts by a detector take nothing away."""
-    return _patched((chooser, "with_restarts", lambda guarantee, *args: guarantee))
+    return _patched((guarantees, "_of_restarts", lambda *args: {}))
 
 
 def printed_width_believed() -> contextlib.AbstractContextManager[Any]:
