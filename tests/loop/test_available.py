@@ -414,4 +414,7 @@ def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None
     }
     drawn = loop_with_a_guarantee(acquisition=GPUpperConfidenceBound.with_options(delta=0.1))
     drawn.tell(drawn.ask(available=[1, 2]).id, 0.1)
-    assert any("reveal nothing about the unknown function" in each for each in drawn.guarantee().assumptions)
+    assert any(
+        "reveal nothing about the unknown function" in each
+        for each in drawn.guarantee().assumptions
+    )
