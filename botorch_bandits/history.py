@@ -713,8 +713,7 @@ class History:
         exists if points have names. While a query is pending, ``arrival_order`` is None, and so are
         ``constraints``, if there are any. A failure also has a position in the order, a ``reason``,
         and ``constraints`` if they were told; ``avoided`` is present, and True, if its point is
-        avoided. ``count`` and
-        ``noise`` are present if they were told.
+        avoided. ``count`` and ``noise`` are present if they were told.
 
         A query whose outcome was retracted has the outcome's position, the reason for the
         retraction, and None for ``reward`` and ``constraints``. The withdrawn values are in

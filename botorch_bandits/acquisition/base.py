@@ -224,12 +224,15 @@ class BanditAcquisition(AcquisitionFunction):
     """The options, among those of :meth:`.Domain.facts`, that a domain fills in."""
     on_few_points: ClassVar[bool] = False
     """Whether a space with few points counts as arms for them."""
-    of_ensemble: ClassVar[str | None] = "the bound is averaged over the members of an ensemble"
-    """What becomes of the members of an ensemble; None if the guarantee covers it."""
+    of_ensemble: ClassVar[str] = "the bound is averaged over the members of an ensemble"
+    """What becomes of the members of an ensemble; empty if the guarantee covers it."""
     is_one_output: ClassVar[bool] = True
     """Whether a posterior transform makes one output."""
     pending_as: str = ""
     """What becomes of pending points; see :attr:`.Facts.pending_as`."""
+
+    no_theorem: ClassVar[str] = "no theorem is stated for it"
+    """Why there is no guarantee, unless a subclass has one."""
     base_model: Model
     posterior_transform: Any  # a posterior transform or None
     _summary: PriorSummary | None = None
@@ -430,20 +433,19 @@ class BanditAcquisition(AcquisitionFunction):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
+        return Guarantee(method=type(self).__name__, gaps=(self.no_theorem,))
 
     def _facts(self, facts: Facts) -> Facts:
         """Return the facts of a use with those of this acquisition function."""
         if self.posterior_transform is not None and self.is_one_output and not facts.subject:
             facts = replace(facts, subject=WEIGHTED_SUM)
-        has_members = self.of_ensemble is not None and is_ensemble(self.base_model)
         return replace(
             facts,
             minimizes=facts.minimizes or not self.maximize,
             num_points_pending=0 if self.X_pending is None else len(self.X_pending),
             pending_as=self.pending_as,
             scale=self.scale,
-            of_members=self.of_ensemble or "" if has_members else "",
+            of_members=self.of_ensemble if is_ensemble(self.base_model) else "",
             own_values=type(self).__name__ if self.played_as is None else "",
         )
 

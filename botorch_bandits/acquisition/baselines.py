@@ -42,8 +42,7 @@ from botorch_bandits.checks import (
     check_number,
     check_one_of,
 )
-from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.growing import closed_form_of
 from botorch_bandits.models.reading import (
@@ -59,9 +58,6 @@ class RandomSearch:
 
 class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
     """The common part: a score of mean and deviation, with pending points at their means."""
-
-    reason: ClassVar[str]
-    """Why there is no guarantee."""
 
     def _start(
         self,
@@ -83,20 +79,12 @@ class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):
     def _score(self, mean: Tensor, sigma: Tensor) -> Tensor:
         """Return the values at ``q`` points from ``batch_shape x q`` means and deviations."""
 
-    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
-        """Report that there is no guarantee.
-
-        Args:
-            facts: What is known of its use, such as the rounds of a loop.
-        """
-        return Guarantee(method=type(self).__name__, gaps=(self.reason,))
-
 
 class _OneMoment(_Baseline):
     """The common part of the two rules."""
 
     uses_mean: ClassVar[bool]
-    reason: ClassVar[str] = "it does not weigh exploration against exploitation"
+    no_theorem = "it does not weigh exploration against exploitation"
 
     def __init__(
         self,
@@ -361,7 +349,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
     defines_rule = True
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
-    reason: ClassVar[str] = NO_THEOREM.format("expected improvement")
+    no_theorem = NO_THEOREM.format("expected improvement")
 
 
 class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
@@ -396,4 +384,4 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
     defines_rule = True
     default_margin: ClassVar[float] = 0.01
     is_expected: ClassVar[bool] = False
-    reason: ClassVar[str] = NO_THEOREM.format("the probability of improvement")
+    no_theorem = NO_THEOREM.format("the probability of improvement")

@@ -74,10 +74,6 @@ def check_list_model(model: Model) -> CandidatesModel:
     return model
 
 
-REMEDY = "; regret_bound(x, choices) bounds the regret of this round for any choice"
-"""What bounds the regret on arms while points are pending."""
-
-
 class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
     r"""Upper confidence bound on a list of priors: the largest bound among those that survive.
 
@@ -133,7 +129,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
     """
 
     defines_rule = True
-    of_ensemble = None
+    of_ensemble = ""
     pending_as = "bounds"
     base_model: CandidatesModel
     model: CandidatesModel
@@ -270,18 +266,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
             facts: What is known of its use, such as the rounds of a loop.
         """
         facts = self._facts(facts)
-        guarantee = self.widths.guarantee(self.base_model, self.assume, facts)
-        if self.X_pending is not None:  # bounds(X) are those of the outcomes that have arrived
-            guarantee = guarantee.with_gaps(
-                facts.say(
-                    "{num_points_pending:pending point enters|pending points enter} at the "
-                    "posterior mean, so the point that is chosen need not have the {largest_bound} "
-                    "bound{remedy}",
-                    remedy="" if self.widths.on_box else REMEDY,
-                ),
-                of=("regret",),
-            )
-        return concluded(guarantee, facts)
+        return concluded(self.widths.guarantee(self.base_model, self.assume, facts), facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.
@@ -335,6 +320,7 @@ class CandidatesThompsonSampling(SeededDraw):
     """
 
     defines_rule = True
+    no_theorem = "no theorem is claimed for a draw of the prior by its posterior weight"
 
     def __init__(
         self,
@@ -385,17 +371,6 @@ class CandidatesThompsonSampling(SeededDraw):
 
     def _evaluate(self, X: Tensor, ahead: int = 0) -> Tensor:
         return self._function(ahead)[1](X)
-
-    def guarantee(self, facts: Facts = ALONE) -> Guarantee:
-        """Report that no theorem is stated.
-
-        Args:
-            facts: What is known of its use, such as the rounds of a loop.
-        """
-        return Guarantee(
-            method="Thompson sampling on a list of priors",
-            gaps=("no theorem is claimed for a draw of the prior by its posterior weight",),
-        )
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return what is known about the draw at one point.

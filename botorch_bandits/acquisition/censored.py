@@ -152,8 +152,8 @@ class CensorsPending(WidthAcquisition):
         return width
 
     def _facts(self, facts: Facts) -> Facts:
-        has_noise = self._censoring.pseudo_noise > 0.0
-        return replace(super()._facts(facts), pending_as="noisy" if has_noise else "")
+        pending_as = "noisy" if self._censoring.pseudo_noise > 0.0 else ""
+        return replace(super()._facts(facts), pending_as=pending_as)
 
     def _censored_guarantee(self, facts: Facts) -> tuple[Guarantee, Facts]:
         """Return the guarantee of the width, if the user does what a loop would do, and all facts.
@@ -165,23 +165,16 @@ class CensorsPending(WidthAcquisition):
         censoring, values = self._censoring, self.pseudo_values or ()
         outcomes = observed_outcomes(self.base_model)
         if guarantee.theorem is not None:
-            num_below, farthest = 0, 0.0
-            if outcomes is not None and censoring.minimum is not None:
-                num_below, farthest = censoring.below(values, self._signs, outcomes)
-            if num_below and self.rule.bounded_outcomes:
-                guarantee = guarantee.with_gaps(
-                    facts.say(
-                        "{num} outcomes lie {below} the {minimum}, but bounded_outcomes=True "
-                        "requires that none does",
-                        num=num_below,
-                    )
+            is_bounded = self.rule.bounded_outcomes
+            is_one_sided = is_bounded or not censoring.fills_in  # fills have a gap of their own
+            if outcomes is not None and censoring.minimum is not None and is_one_sided:
+                below, farthest = censoring.below(values, self._signs, outcomes)
+                facts = replace(
+                    facts, num_below=below, farthest_below=farthest, bounded_outcomes=is_bounded
                 )
-            elif num_below and not censoring.fills_in:
-                facts = replace(facts, num_below=num_below, farthest_below=farthest)
             guarantee = guarantee.with_assumptions(facts.say(ALL_QUERIES_ENTER))
-        means = prior_means(self.base_model)
-        gaps = censoring.gaps(values, means, outcomes, censoring.units, self._signs, facts)
-        return guarantee.with_gaps(*gaps), facts
+        given = values, prior_means(self.base_model), outcomes, censoring.units, self._signs
+        return guarantee.with_gaps(*censoring.gaps(*given, facts)), facts
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):

@@ -388,12 +388,13 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
         )
         bounds = bound_constants(self.terms.delta, rkhs_bound=tuple(self.rkhs_bounds.values()))
-        found = {
+        constants = {
+            **guarantee.constants,
+            **bounds,
             "smallest_rkhs_bound": self.smallest_rkhs_bound,
             "information_gain": self._information_gain,
         }
-        guarantee = replace(guarantee, constants={**guarantee.constants, **bounds, **found})
-        return concluded(guarantee, facts)
+        return concluded(replace(guarantee, constants=constants), facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.

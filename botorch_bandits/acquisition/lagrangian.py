@@ -487,8 +487,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             f"the upper confidence bound of the penalized {{outcome}} ({form})", facts
         )
         if settings.is_clipped:
-            clipped = "{outcome} and constraints lie within the limits at which bounds are clipped"
-            guarantee = guarantee.with_assumptions(facts.say(clipped))
+            guarantee = guarantee.with_assumptions(
+                facts.say("{outcome} and constraints lie within the limits that clip their bounds")
+            )
         return guarantee
 
     def _values(self, X: Tensor) -> Tensor:
@@ -612,10 +613,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         if guarantee.theorem is not None:
             # Remark 1 draws the penalized reward; separate draws of f and g are another method
             guarantee = guarantee.with_gaps(
-                facts.say(
-                    "no theorem bounds the regret of joint draws of {outcome} and constraints"
-                ),
-                of=("regret",),
+                "no theorem bounds the regret of joint draws of all outputs", of=("regret",)
             )
         return guarantee
 

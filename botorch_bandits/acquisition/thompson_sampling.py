@@ -251,8 +251,8 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
             facts: What is known of its use, such as the rounds of a loop.
         """
         facts = replace(self._facts(facts), draws=True)
-        of_width = self.rule.guarantee(self._summary, 1, facts)
-        guarantee = of_draws(of_width, facts, "GP-TS", self.delta, **drawn_on(self))
+        guarantee = self.rule.guarantee(self._summary, 1, facts)
+        guarantee = of_draws(guarantee, facts, "GP-TS", self.delta, **drawn_on(self))
         if guarantee.theorem is not None:
             needed = kernel_assumptions(self._summary, is_at_most_one=True)
             against = () if self.arms is None else ("regret is against the best of the choices",)
@@ -525,10 +525,9 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         """
         facts = self._facts(facts)
         of_width = self.rule.guarantee(self._summary, 1, facts)
-        method = "top-two Thompson sampling"
         guarantee = replace(
             of_width,
-            method=f"{method}, with the confidence bounds of {of_width.method}",
+            method=f"top-two Thompson sampling, with the confidence bounds of {of_width.method}",
             regret=RegretStatement(
                 "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
             ),

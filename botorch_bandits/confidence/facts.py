@@ -58,6 +58,7 @@ class Facts:
         num_lost: The number of outcomes that were lost, besides those of attached points.
         num_below: The number of outcomes below the minimum.
         farthest_below: The largest distance below it.
+        bounded_outcomes: Whether the width requires that there is none below it.
         context_dim: The number of context columns.
         num_restricted: The number of rounds that could choose from a part of the domain only.
         num_counted: The number of outcomes that were told with ``count=``.
@@ -115,6 +116,7 @@ class Facts:
     num_lost: int = 0
     num_below: int = 0
     farthest_below: float = 0.0
+    bounded_outcomes: bool = False
     context_dim: int = 0
     num_restricted: int = 0
     num_counted: int = 0
@@ -149,29 +151,35 @@ class Facts:
     @property
     def words(self) -> dict[str, Any]:
         """The fields of templates: all facts, and the words that follow from them."""
-        outcome, is_sum = self.outcome, self.subject == WEIGHTED_SUM
+        outcome, is_sum, within = self.outcome, self.subject == WEIGHTED_SUM, ""
+        if self.num_restricted and self.of_choices:
+            within = (
+                f" (in {self.num_restricted} of {self.num_rounds} rounds, within the part of the "
+                "domain that they could choose from)"
+            )
         words: dict[str, Any] = {
             **vars(self),
             **WORDS[self.minimizes],
             "probability": "{probability}",  # a statement knows its level itself
             "function": self.function or f"the {outcome} function",
             "subject": self.subject or f"the {outcome}",
-            "regret_of": "the regret of",
-            "cumulative_regret": "cumulative regret",
+            "regret_of": f"the regret{within} of",
+            "cumulative_regret": f"cumulative regret{within}",
             "rounds": "all rounds",
             "half": "",
             "plus_variation": "",
             "num_retracted": len(self.retracted),
             "computed": "",
+            "within": within,
         }
         if is_sum:
-            words["regret_of"] = f"the regret in {WEIGHTED_SUM} of"
-            words["cumulative_regret"] = "cumulative regret in the weighted sum"
+            words["regret_of"] = f"the regret in {WEIGHTED_SUM}{within} of"
+            words["cumulative_regret"] = f"cumulative regret in the weighted sum{within}"
         if self.minimizes:
-            of_sum = "the weighted sum at its point less the least such sum, in"
-            of_one = f"the {outcome} at its point less the least {outcome}, in"
+            of_sum = f"the weighted sum at its point less the least such sum{within}, in"
+            of_one = f"the {outcome} at its point less the least {outcome}{within}, in"
             words["regret_of"] = of_sum if is_sum else of_one
-            words["cumulative_regret"] = f"cumulative regret of minus {words['subject']}"
+            words["cumulative_regret"] = f"cumulative regret of minus {words['subject']}{within}"
         if outcome == "cost":
             words["minimum"] = "largest cost"
         if self.variation:

@@ -208,6 +208,13 @@ HYPOTHESES = (
         "{num_points_pending:pending point enters|pending points enter} at the posterior mean",
     ),
     voided(
+        lambda f: f.num_points_pending and f.pending_as == "bounds",
+        "{num_points_pending:pending point enters|pending points enter} at the posterior mean, so "
+        "the point that is chosen need not have the {largest_bound} bound; on arms, "
+        "regret_bound(x, choices) bounds the regret of this round for any choice",
+        "regret",
+    ),
+    voided(
         lambda f: f.num_points_pending and f.pending_as == "shrinking",
         "{num_points_pending:pending point shrinks|pending points shrink} the deviations",
     ),
@@ -252,8 +259,13 @@ HYPOTHESES = (
         ARRIVALS_IGNORE_NOISE,
         ARRIVALS_IGNORE_FUNCTION,
     ),
+    voided(
+        lambda f: f.num_below and f.bounded_outcomes,
+        "{num_below:outcome lies|outcomes lie} {below} the {minimum}, but bounded_outcomes=True "
+        "requires that none does",
+    ),
     vouched(
-        lambda f: f.num_below,
+        lambda f: f.num_below and not f.bounded_outcomes,
         "{num_below:outcome lies|outcomes lie} {below} the {minimum}, by at most "
         "{farthest_below:.4g}: outcome_bound bounds how far outcomes are from it in both "
         "directions",
@@ -271,11 +283,6 @@ HYPOTHESES = (
     ),
     vouched(lambda f: f.context_dim, CONTEXTS_IGNORE_NOISE, CONTEXTS_IGNORE_FUNCTION),
     vouched(lambda f: f.num_restricted, SETS_IGNORE_NOISE, SETS_IGNORE_FUNCTION),
-    vouched(  # confidence bounds hold at all points, so restrictions change nothing else
-        lambda f: f.of_choices and f.num_restricted,
-        "in the {num_restricted} of {num_rounds} rounds that could choose from a part of the "
-        "domain only, regret is against the best point of that part",
-    ),
     vouched(
         lambda f: f.num_counted,
         _MEANS_OF_SEVERAL,
@@ -351,6 +358,17 @@ HYPOTHESES = (
 """What theorems need of an acquisition function, and of the rounds of a loop."""
 
 RATES = ("regret", "violation")
+
+NOT_EVERY_ROUND = (
+    "{num} of {num_rounds} rounds were not chosen by the method with every outcome at hand, but "
+    "the proof needs all of them to be"
+)
+"""The gap of a theorem on all rounds of an epoch, once they are counted."""
+
+NO_ROUND = (
+    "none of the {num_rounds} rounds so far was chosen by the method with every outcome at hand"
+)
+"""The gap of a statement that covers no round, once they are counted."""
 
 OF_EPOCHS = (
     voided(

@@ -112,13 +112,13 @@ def of_draws(
 
 
 _REGRET_OF_PENALIZED = {
-    False: "the regret of every round that maximizes the bound of the penalized {outcome}, against "
-    "the best point that meets the constraints, is at most the value of that bound less the lower "
-    "confidence bound of the {outcome}, at the point that it chose",
-    True: "the regret, of minus the {outcome}, in every round that maximizes the bound of minus "
-    "the penalized {outcome}, against the best point that meets the constraints, is at most the "
-    "value of that bound plus the upper confidence bound of the {outcome}, at the point that it "
-    "chose",
+    False: "the regret{within} of every round that maximizes the bound of the penalized {outcome}, "
+    "against the best point that meets the constraints, is at most the value of that bound less "
+    "the lower confidence bound of the {outcome}, at the point that it chose",
+    True: "the regret{within}, of minus the {outcome}, in every round that maximizes the bound of "
+    "minus the penalized {outcome}, against the best point that meets the constraints, is at most "
+    "the value of that bound plus the upper confidence bound of the {outcome}, at the point that "
+    "it chose",
 }
 
 

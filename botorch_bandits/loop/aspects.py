@@ -48,7 +48,7 @@ class ChangeNotTestedWarning(RuntimeWarning):
 
 @dataclass(frozen=True)
 class ChangeTestRecord:
-    """The result of a test of the uniform queries.
+    """The result of a test for a change.
 
     Attributes:
         after_round: How many rounds had been asked.
@@ -59,7 +59,7 @@ class ChangeTestRecord:
         detected: Whether the segment ended.
         quantity: The quantity tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
             ``"evidence"`` for the evidence, of the reward alone or of reward and constraints.
-        change_round: With evidence, the estimated first round after the change, if there was one.
+        change_round: The estimated first round after the change, if there was one.
         candidate_weights: The posterior weights of ``EvidenceRestart(candidates=...)``, which only
             the latest test keeps; empty in the others.
     """

@@ -162,15 +162,14 @@ class Censors(Aspect):
         Args:
             view: The view of all outcomes.
         """
-        observed, _ = self._states(view)
-        here = observed[view.ids - view.first]
-        return view.with_rows(view.ids[here], view.Y[here])
+        return _observed(view, self._states(view)[0])
 
     def see(self, view: View) -> View:
         """Return the view in which each query that counts is a row."""
         feedback = view.censored
         assert feedback is not None
-        arrived, (observed, waits) = self.in_time(view), self._states(view)
+        observed, waits = self._states(view)
+        arrived = _observed(view, observed)
         pending = waits.nonzero().squeeze(-1) + view.first
         waiting = pending[torch.isin(pending, view.asked)]
         missing = view.asked[~torch.isin(view.asked, arrived.ids)]
@@ -247,3 +246,9 @@ class Censors(Aspect):
         known = self._given.shares_at_ages(ages[waits].tolist(), *given, self._given.max_delay)
         shares[waits] = torch.tensor(known, dtype=DTYPE)
         return shares[waiting - view.first]
+
+
+def _observed(view: View, observed: Tensor) -> View:
+    """Return the view of some outcomes: of a boolean for each query since the view's first one."""
+    here = observed[view.ids - view.first]
+    return view.with_rows(view.ids[here], view.Y[here])

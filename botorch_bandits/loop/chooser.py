@@ -296,13 +296,17 @@ class Chooser:
         options = {} if recipe is None else recipe.options
         return float(options.get("delta", default))
 
-    def has_no_data(self) -> bool:
-        """Return whether a user's model cannot be built yet."""
+    def has_no_data(self, view: View | None = None) -> bool:
+        """Return whether a user's model cannot be built yet.
+
+        Args:
+            view: The result of :meth:`arrived`, if it is known.
+        """
         settings = self._settings
         has_prior = settings.recipe is not None or settings.forgetting is None
         if self._arms is not None or (settings.priors and has_prior):
             return False
-        view = self.arrived(0.0)
+        view = self.arrived(0.0) if view is None else view
         return not len((view if self._censors is None else self._censors.in_time(view)).ids)
 
     def model(self, now: float) -> Model:
@@ -458,7 +462,7 @@ class Chooser:
         # A user's model cannot be built without data. And the model learns nothing from failures,
         # so that it would continue near the last ones.
         fails = self._history.avoided_in_a_row(view.first) >= FAILURES_BEFORE_UNIFORM
-        return "initial" if fails or self.has_no_data() else None
+        return "initial" if fails or self.has_no_data(view) else None
 
     def _search(
         self, view: View, limits: Restriction | None

@@ -34,7 +34,7 @@ from botorch_bandits.loop.acquisitions import bandit, is_played_as, model_of
 from botorch_bandits.loop.epochs import OtherEpoch
 from botorch_bandits.loop.numbers import (
     complete_options,
-    rounds_in_hand,
+    rounds_with_all_outcomes,
     with_certificate,
     with_epochs,
 )
@@ -196,7 +196,7 @@ def guarantee_of(
         settings: The loop's settings.
         history: The history of all rounds.
         domain: The domain on which it is maximized.
-        starts: See :func:`.rounds_in_hand`.
+        starts: See :func:`.rounds_with_all_outcomes`.
         others: Earlier epochs with other models, if each epoch has its own.
     """
     rule = settings.constraints
@@ -204,7 +204,7 @@ def guarantee_of(
         inner = _of_acquisition(acquisition, replace(facts, **PENALIZED), settings, history, domain)
         guarantee = _of_epochs(inner, facts, settings, others)
         # the proof needs every round; that some are missing is a gap
-        if len(rounds_in_hand(history, starts)) == history.num_queries:
+        if len(rounds_with_all_outcomes(history, starts)) == history.num_queries:
             deviations = [other.prior_deviation for other in others or ()]
             summary = PriorSummary(model_of(acquisition))
             guarantee = with_epochs(guarantee, settings, history, summary, deviations)

@@ -20,6 +20,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
     check_all_carried,
+    check_constraint_values,
     check_context,
     check_positive,
     explains_arguments,
@@ -91,9 +92,9 @@ class BanditLoop(TakesTurns):
             ``RandomSearch()``, or any callable that takes a model, pending points (``n x d`` or
             None) and the largest outcome that the model has (None before the first; with
             ``maximize=False``, minus the least cost), which BoTorch calls ``best_f``, and returns a
-            BoTorch acquisition function. ``"best"``, the default, finds a
-            good point, and ``"earned"`` collects reward during the run; both were chosen by
-            measurement, and neither comes with a theorem.
+            BoTorch acquisition function. ``"best"``, the default, finds a good point, and
+            ``"earned"`` collects reward during the run; both were chosen by measurement, and
+            neither comes with a theorem.
         horizon: The number of rounds, if it is known. Asking for more is an error.
         feedback: How queries without an outcome are treated: ``Hallucinated()`` (the default),
             ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP``, the prior
@@ -551,19 +552,20 @@ class BanditLoop(TakesTurns):
         with self._lock:
             while (told := self._history.failure(query_id)) is None:
                 now = self._log.now(at)
-                given = (reason, avoided, constraints)
-                failure = self._history.new_failure(query_id, now, *given)
+                failure = self._history.new_failure(query_id, now, reason, avoided, constraints)
                 if failure.constraints:
                     check_all_carried(0.0, failure.constraints)
                     lost = Outcome(query_id, 0.0, now, failure.arrived_round, failure.constraints)
                     self._chooser.check_outcome(lost)
                 if self._log.record(failure):
                     warn_of_repeated_failures(self.settings, self._history)
-            if constraints is not None and told.constraints != tuple(map(float, constraints)):
-                raise ValueError(
-                    f"query_id {query_id} failed with constraints {list(told.constraints)}, and "
-                    f"was now told {shown_value(constraints)}; a failure is final."
-                )
+            if constraints is not None:
+                given = check_constraint_values(constraints, self.settings.num_constraints)
+                if told.constraints != given:
+                    raise ValueError(
+                        f"query_id {query_id} failed with constraints {list(told.constraints)}, "
+                        f"and was now told {shown_value(constraints)}; a failure is final."
+                    )
             return told
 
     def retract(self, query_id: int, reason: str, *, at: float | None = None) -> Retraction:

@@ -17,14 +17,15 @@ from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
 from botorch_bandits.checks import DTYPE, counted, is_number
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
+from botorch_bandits.confidence.facts import ALONE
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
-from botorch_bandits.confidence.hypotheses import RATES
+from botorch_bandits.confidence.hypotheses import NO_ROUND, NOT_EVERY_ROUND, RATES
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.acquisitions import is_played_as
 from botorch_bandits.loop.settings import LoopSettings
 
 
-def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
+def rounds_with_all_outcomes(history: History, starts: Iterable[int] = ()) -> list[Query]:
     """Return the queries that the method chose when every earlier outcome had arrived.
 
     Outcomes from before the last reset are not required. The fate of the query itself does not
@@ -61,7 +62,7 @@ def with_regret(guarantee: Guarantee, history: History, starts: Iterable[int] = 
     Args:
         guarantee: The guarantee of the acquisition.
         history: The history of all rounds.
-        starts: See :func:`rounds_in_hand`.
+        starts: See :func:`rounds_with_all_outcomes`.
     """
     regret = guarantee.regret
     if regret is None or not regret.holds or guarantee.theorem is None:
@@ -72,16 +73,12 @@ def with_regret(guarantee: Guarantee, history: History, starts: Iterable[int] = 
     num_others = history.num_queries - len(bounds)
     if num_others and regret.needs_every_round:
         return guarantee.with_gaps(
-            f"{num_others} of {history.num_queries} rounds were not chosen by the method with "
-            "every outcome at hand, but the proof needs all of them to be",
-            of=RATES,
+            ALONE.say(NOT_EVERY_ROUND, num=num_others, num_rounds=history.num_queries), of=RATES
         )
     largest = regret.largest
     if num_others and not bounds and largest is None:
         return guarantee.with_gaps(
-            f"none of the {history.num_queries} rounds so far was chosen by the method with every "
-            "outcome at hand",
-            of=("regret",),
+            ALONE.say(NO_ROUND, num_rounds=history.num_queries), of=("regret",)
         )
     known = bounds.values() if largest is None else [min(b, largest) for b in bounds.values()]
     has_number = not any(map(math.isnan, bounds.values()))
@@ -114,7 +111,7 @@ def _bounds_of_rounds(
             if query.origin == "acquisition" and query.round_number not in withdrawn
         ]
     else:
-        covered = rounds_in_hand(history, starts)
+        covered = rounds_with_all_outcomes(history, starts)
     of_choices: dict[int, float] = {}
     for query in covered:
         bound = _bound_of_round(query, regret, starts)
@@ -186,13 +183,13 @@ def with_certificate(
         guarantee: The guarantee of an upper confidence bound on separate models of reward and
             constraints.
         history: The history of all rounds.
-        starts: See :func:`rounds_in_hand`.
+        starts: See :func:`rounds_with_all_outcomes`.
         clipped_at: The bound on the absolute values of constraints, which clips their lower bounds.
     """
     if guarantee.regret is None or guarantee.violation is None or not history.num_queries:
         return guarantee
     regret, violations = [], []
-    for query in rounds_in_hand(history, starts):
+    for query in rounds_with_all_outcomes(history, starts):
         known = query.diagnostics
         if "width" not in known:  # a history was given without diagnostics
             continue
@@ -209,11 +206,7 @@ def with_certificate(
         violations.append(upper)
     num_others = history.num_queries - len(regret)
     if num_others and not regret:
-        return guarantee.with_gaps(
-            f"none of the {num_others} rounds so far was chosen by the method with every outcome "
-            "at hand",
-            of=RATES,
-        )
+        return guarantee.with_gaps(ALONE.say(NO_ROUND, num_rounds=num_others), of=RATES)
     sums = torch.tensor(violations, dtype=DTYPE).reshape(len(regret), -1).sum(0).clamp_min(0.0)
     counts: dict[str, Any] = {"num_rounds": len(regret), "num_others": num_others}
     return replace(

@@ -98,7 +98,7 @@ def reason_of_one(settings: LoopSettings) -> str | None:
 
 def _words(settings: LoopSettings) -> dict[str, Any]:
     """Return what messages say of settings, by name."""
-    censored, models = settings.feedback.censored, settings.models_of_epochs
+    censored = settings.feedback.censored
     means = [prior.prior_mean for prior in _priors_of_tests(settings) if prior.prior_mean]
     built = [p.prior_mean for p in _priors_of_tests(settings) if _is_built(p) and p.prior_mean]
     pairs = None if censored is None else censored.constraint_bounds
@@ -129,8 +129,6 @@ def _words(settings: LoopSettings) -> dict[str, Any]:
         "mean": next(iter(means), 0.0),
         "built_mean": next(iter(built), 0.0),
         "recipe": f"{settings.played!r}",
-        "own_model": f"{settings.model!r:.200}",
-        "epochs": len(models),
     }
 
 

@@ -478,7 +478,7 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
             model, **options, rkhs_bound=2.0, bounded_outcomes=True
         )
     assert one_sided.guarantee().gaps == (
-        "1 outcomes lie below the minimum, but bounded_outcomes=True requires that none does",
+        "1 outcome lies below the minimum, but bounded_outcomes=True requires that none does",
     )
     for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
         with pytest.raises(ValueError, match=r"0\.02 that noise explains.*tolerance="):

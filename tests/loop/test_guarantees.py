@@ -45,7 +45,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
-from botorch_bandits.loop.numbers import rounds_in_hand
+from botorch_bandits.loop.numbers import rounds_with_all_outcomes
 from botorch_bandits.models import candidate_grid
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
@@ -270,7 +270,7 @@ def test_censored_feedback_covers_rounds_with_pending_queries() -> None:
     assert regret.quantity == "rho_m times the regret"
 
 
-def test_rounds_in_hand_by_hand() -> None:
+def test_rounds_with_all_outcomes_by_hand() -> None:
     loop = build(num_initial=1)
     play(loop, 2)  # 0 initial, 1
     late = loop.ask()  # 2: in hand, its own outcome comes late
@@ -288,9 +288,18 @@ def test_rounds_in_hand_by_hand() -> None:
     loop.retract(wrong.id, "a typing error")
     play(loop, 1)  # 9
     loop.ask()  # 10: pending
-    assert [query.id for query in rounds_in_hand(loop.history)] == [1, 2, 5, 6, 7, 9, 10]
+    assert [query.id for query in rounds_with_all_outcomes(loop.history)] == [1, 2, 5, 6, 7, 9, 10]
     # with a reset before 4, query 2 is no longer waited for
-    assert [query.id for query in rounds_in_hand(loop.history, [4])] == [1, 2, 4, 5, 6, 7, 9, 10]
+    assert [query.id for query in rounds_with_all_outcomes(loop.history, [4])] == [
+        1,
+        2,
+        4,
+        5,
+        6,
+        7,
+        9,
+        10,
+    ]
 
 
 def test_draws_say_of_which_rounds_they_speak() -> None:

@@ -15,6 +15,7 @@ import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
     UpperConfidenceBound,
+    qKnowledgeGradient,
     qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
     qUpperConfidenceBound,
@@ -474,3 +475,60 @@ def test_a_kernel_set_in_single_precision_is_warned_of() -> None:
         warnings.simplefilter("error")
         BanditGP(X, Y[:, :1], RBFKernel(), 0.1)  # untouched parameters lost nothing
         BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.2), 0.1)
+
+
+@pytest.mark.parametrize("num_rows", [0, 12])
+def test_fantasies_are_rebuilt_models(num_rows: int) -> None:
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
+    model.posterior(POINTS)
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    fantasies = model.fantasize(NEW_X, sampler)
+    assert fantasies.num_rows == num_rows + 3
+    found = fantasies.posterior(POINTS)
+    assert found.mean.shape == (4, 6, 1)
+    samples = SobolQMCNormalSampler(torch.Size([4]), seed=0)(
+        model.posterior(NEW_X, observation_noise=True)
+    )
+    for i in range(4):
+        rebuilt = BanditGP(
+            torch.cat([X[:num_rows], NEW_X]),
+            torch.cat([Y[:num_rows, :1], samples[i]]),
+            RBFKernel(),
+            noise=0.1,
+        ).posterior(POINTS)
+        assert torch.allclose(found.mean[i], rebuilt.mean, rtol=0, atol=1e-8)
+        assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("num_rows", [0, 12])
+def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
+    acquisition = qKnowledgeGradient(model, num_fantasies=4)
+    points = uniform(3, 5, 2, seed=8).requires_grad_(True)
+    acquisition(points).sum().backward()
+    assert points.grad is not None
+    assert torch.isfinite(points.grad).all()
+    assert points.grad.abs().max().item() > 0.0
+
+
+def test_fitting_raises_the_likelihood_of_the_data() -> None:
+    y = Y[:, :1] + 0.3 * torch.randn(
+        12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    model = BanditGP(X, y, scaled(RBFKernel(), 1.0, 0.05), 1.0, learn_hyperparameters=True)
+    start = log_likelihood(squared_exponential(0.05), X, y[:, 0], 1.0)
+    fit(model)
+    kernel, noise = model.covar_module, model.likelihood.noise.item()
+
+    def value(lengthscale: float, scale: float, noise: float) -> float:
+        return log_likelihood(squared_exponential(lengthscale, scale), X, y[:, 0], noise)
+
+    found = (kernel.base_kernel.lengthscale.item(), kernel.outputscale.item(), noise)
+    best = value(*found)
+    assert best > start + 5.0
+    assert noise > 1e-3
+    # it is a maximum: a step in any hyperparameter loses likelihood
+    for i in range(3):
+        for factor in (0.9, 1.1):
+            moved = [f * factor if i == k else f for k, f in enumerate(found)]
+            assert value(*moved) < best + 1e-6

@@ -340,7 +340,10 @@ def test_float32_data_are_still_refused() -> None:
     with pytest.raises(TypeError, match=r"torch\.float32 numbers, but float64"):
         ImprovedUpperConfidenceBound(SingleTaskGP(X.float(), Y.float()), **BOUNDS)
     model = SingleTaskGP(X, Y)
-    model.covar_module.float()
+    bounds = model.covar_module.raw_lengthscale_constraint
+    bounds.lower_bound = bounds.lower_bound.float()  # which some models of GPyTorch have
+    ImprovedUpperConfidenceBound(model, **BOUNDS)
+    model.covar_module.raw_lengthscale.data = model.covar_module.raw_lengthscale.data.float()
     with pytest.raises(TypeError, match=r"torch\.float32 numbers, but float64"):
         ImprovedUpperConfidenceBound(model, **BOUNDS)
 
