@@ -488,7 +488,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         )
         if settings.is_clipped:
             guarantee = guarantee.with_assumptions(
-                facts.say("{outcome} and constraints lie within the limits that clip their bounds")
+                facts.say(
+                    "{outcome} and constraints lie within the limits at which bounds are clipped"
+                )
             )
         return guarantee
 
