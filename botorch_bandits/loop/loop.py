@@ -916,8 +916,8 @@ class BanditLoop(TakesTurns):
         warnings.warn(
             f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before this "
             f"loop was opened (query {earlier}), and now counts a second time. If the script "
-            "attaches its data each time it runs, let it do so only if "
-            "loop.history.num_queries is 0.",
+            "attaches its data first, each time it runs, let it attach "
+            "rows[loop.history.num_queries:], those that are not on record.",
             UserWarning,
             stacklevel=level_of_users_line(),
         )
