@@ -394,21 +394,3 @@ class Plan:
         if kind.startswith("multiplicative"):
             return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh", **known)
         return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1], **known)
-
-    def drop_in(self, model: Model, pending: Tensor | None, round_number: int, seed: int) -> Any:
-        """Return the acquisition function as a user's own program builds it.
-
-        Args:
-            model: Of what arrived.
-            pending: Inputs without an outcome, or None.
-            round_number: Of the point that is chosen.
-            seed: Of draws.
-        """
-        return self.recipe.build(
-            model, self.world.domain, round_number=round_number, X_pending=pending, seed=seed
-        )
-
-
-def as_column(values: list[float]) -> Tensor:
-    """Return outcomes as a column."""
-    return torch.tensor(values, dtype=torch.float64).unsqueeze(-1)

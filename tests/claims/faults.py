@@ -75,14 +75,12 @@ class Fault:
         patch: Puts it back.
         settings: That can show it.
         is_seen: Looks at the last run of a setting where counting cannot tell; None counts.
-        is_quick: Whether a test of a minute can afford it.
     """
 
     name: str
     patch: Patch
     settings: tuple[Setting, ...]
     is_seen: Callable[[Run], bool] | None = None
-    is_quick: bool = True
 
     def is_found(self, num_runs: int = 50, seed: int = 0) -> bool:
         """Return whether the campaign finds it.
@@ -200,18 +198,19 @@ def without_gaps(guarantee: Guarantee, word: str) -> Guarantee:
     return replace(guarantee, gaps=kept(guarantee.gaps), **statements)
 
 
-def gain_believed() -> contextlib.AbstractContextManager[Any]:
-    """A bound on the gain below the realized gain is believed."""
-    of_theorem_two, of_theorem_three = KernelizedWidth.guarantee, RKHSWidth.guarantee
+def gaps_believed(word: str, *owners: tuple[Any, str]) -> Patch:
+    """Return a patch without the gaps in which a word occurs.
 
-    def believe_two(self: KernelizedWidth, *args: Any) -> Guarantee:
-        return without_gaps(of_theorem_two(self, *args), "gain")
+    Args:
+        word: In the text of the gaps.
+        *owners: Of functions that return guarantees, and their names.
+    """
 
-    def believe_three(self: RKHSWidth, *args: Any) -> Guarantee:
-        return without_gaps(of_theorem_three(self, *args), "gain")
+    def believing(original: Callable[..., Guarantee]) -> Callable[..., Guarantee]:
+        return lambda *args: without_gaps(original(*args), word)
 
-    return _patched(
-        (KernelizedWidth, "guarantee", believe_two), (RKHSWidth, "guarantee", believe_three)
+    return lambda: _patched(
+        *((owner, name, believing(getattr(owner, name))) for owner, name in owners)
     )
 
 
@@ -220,29 +219,9 @@ def any_points_believed() -> contextlib.AbstractContextManager[Any]:
     return _patched((GainBound, "gaps_on", lambda self, *args: []))
 
 
-def contexts_of_constraints_believed() -> contextlib.AbstractContextManager[Any]:
-    """The theorems on constraints are claimed with contexts."""
-    original = guarantees._of_epochs
-
-    def believe(*args: Any) -> Guarantee:
-        return without_gaps(original(*args), "none is stated here with contexts")
-
-    return _patched((guarantees, "_of_epochs", believe))
-
-
 def restarts_believed() -> contextlib.AbstractContextManager[Any]:
     """Restarts by a detector take nothing away."""
     return _patched((guarantees, "_of_restarts", lambda *args: {}))
-
-
-def printed_width_believed() -> contextlib.AbstractContextManager[Any]:
-    """The printed width is taken for a bound below lam = 1."""
-    original = KernelizedWidth.guarantee
-
-    def believe(self: KernelizedWidth, *args: Any) -> Guarantee:
-        return without_gaps(original(self, *args), "is below 1")
-
-    return _patched((KernelizedWidth, "guarantee", believe))
 
 
 def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
@@ -341,19 +320,16 @@ FAULTS = (
         "failures may depend on the noise",
         assumptions_dropped("FAILURES_IGNORE_NOISE"),
         (setting(failures="by noise", **_FEW),),
-        is_quick=False,
     ),
     Fault(
         "arrivals may depend on the noise",
         assumptions_dropped("ARRIVALS_IGNORE_NOISE"),
         (setting(delays="by noise", feedback="ignored", **_FEW),),
-        is_quick=False,
     ),
     Fault(
         "attached outcomes may depend on the noise",
         assumptions_dropped("ATTACHED_IGNORE_NOISE"),
         (setting(attached="by noise", **_FEW),),
-        is_quick=False,
     ),
     Fault(
         "contexts may reveal a function that is drawn",
@@ -378,7 +354,7 @@ FAULTS = (
     ),
     Fault(
         "a bound on the gain below the realized gain is believed",
-        gain_believed,
+        gaps_believed("gain", (KernelizedWidth, "guarantee"), (RKHSWidth, "guarantee")),
         (
             setting(
                 method="IGP-UCB, gain too small",
@@ -400,7 +376,7 @@ FAULTS = (
     ),
     Fault(
         "theorems on constraints are claimed with contexts",
-        contexts_of_constraints_believed,
+        gaps_believed("none is stated here with contexts", (guarantees, "_of_epochs")),
         (setting(constraints="additive, fresh", contexts="random", num_rounds=6),),
         is_seen=lambda run: run.holds,
     ),
@@ -436,7 +412,7 @@ FAULTS = (
     ),
     Fault(
         "the printed width is believed below lam = 1",
-        printed_width_believed,
+        gaps_believed("is below 1", (KernelizedWidth, "guarantee")),
         (setting(method="IGP-UCB, printed", lam="0.01", noise_bound=1.0, norm=0.5, num_rounds=25),),
     ),
     Fault(
@@ -448,7 +424,6 @@ FAULTS = (
         "the evidence of a list of priors looks at outcomes before it predicts them",
         predicted_in_hindsight,
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=40, lam="0.01", delta="0.2"),),
-        is_quick=False,
     ),
 )
 """All faults."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,15 @@ from botorch_bandits.history import Query
 from botorch_bandits.loop.engines import ArmsEngine
 from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
-from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan, as_column
+from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan
 from claims.settings import LISTS, Setting
 from claims.worlds import Function, Noise, two_point
 
 BOUNDED = ("DMM", *LISTS)
 """Methods whose bounds are no multiple of one deviation."""
+
+PLACES = ("at the point", "at the context")
+"""Where bands may be stated alone."""
 
 NEVER = 10**6
 """The round in which an outcome arrives that does not."""
@@ -43,24 +46,18 @@ class Check:
 
     Attributes:
         allowed: The probability with which it may fail.
-        failed: Whether it did.
+        told: What failed first; empty if nothing did.
         excess: By how much more than it says, where it is about an expectation.
-        told: What failed first.
     """
 
     allowed: float
-    failed: bool = False
-    excess: float | None = None
     told: str = ""
+    excess: float | None = None
 
-    def fail(self, told: str) -> None:
-        """Note a failure.
-
-        Args:
-            told: What failed.
-        """
-        if not self.failed:
-            self.failed, self.told = True, told
+    @property
+    def failed(self) -> bool:
+        """Whether it was not true."""
+        return bool(self.told)
 
 
 @dataclass
@@ -84,36 +81,39 @@ class Run:
     forbidden: frozenset[str] = frozenset()
 
 
+AXES_OF_EVENTS = {
+    "ARRIVALS": ("delays", "order"),
+    "FAILURES": ("failures",),
+    "ATTACHED": ("attached",),
+    "ROWS": ("delays", "order", "failures", "attached"),
+}
+"""The axes that the assumptions ``..._IGNORE_NOISE`` and ``..._IGNORE_FUNCTION`` are about."""
+
+
 def forbidden_by(assumptions: frozenset[str]) -> frozenset[str]:
     """Return which behaviors of adversaries these assumptions rule out, as ``axis: value``.
 
     Args:
         assumptions: Of a guarantee.
     """
+
+    def is_assumed(name: str) -> bool:
+        return getattr(words, name, None) in assumptions
+
     found: set[str] = set()
-
-    def rules_out(names: tuple[str, ...], *behaviors: str) -> None:
-        if any(getattr(words, name, None) in assumptions for name in names):
-            found.update(behaviors)
-
-    noise, reward = "by noise", "by reward"
-    rules_out(
-        ("ARRIVALS_IGNORE_NOISE", "ARRIVALS_IGNORE_FUNCTION"), f"delays: {noise}", f"order: {noise}"
-    )
-    rules_out(("ARRIVALS_IGNORE_FUNCTION",), f"delays: {reward}")
-    rules_out(("FAILURES_IGNORE_NOISE", "FAILURES_IGNORE_FUNCTION"), f"failures: {noise}")
-    rules_out(("FAILURES_IGNORE_FUNCTION",), f"failures: {reward}")
-    rules_out(("ATTACHED_IGNORE_NOISE", "ATTACHED_IGNORE_FUNCTION"), f"attached: {noise}")
-    rules_out(("ATTACHED_IGNORE_FUNCTION",), f"attached: {reward}")
-    rules_out(("CONTEXTS_IGNORE_FUNCTION",), "contexts: adversarial")
-    rows = [f"{axis}: {noise}" for axis in ("delays", "order", "failures", "attached")]
-    rules_out(("ROWS_IGNORE_NOISE", "ROWS_IGNORE_FUNCTION"), *rows)
-    rows = [f"{axis}: {reward}" for axis in ("delays", "failures", "attached")]
-    rules_out(("ROWS_IGNORE_FUNCTION",), "contexts: adversarial", *rows)
-    rules_out(("ATTACHED_WITHOUT_LOSS",), LOSSES)
+    for events, axes in AXES_OF_EVENTS.items():
+        ignores_function = is_assumed(f"{events}_IGNORE_FUNCTION")
+        if ignores_function or is_assumed(f"{events}_IGNORE_NOISE"):
+            found.update(f"{axis}: by noise" for axis in axes)
+        if ignores_function:
+            found.update(f"{axis}: by reward" for axis in axes if axis != "order")
+    if is_assumed("CONTEXTS_IGNORE_FUNCTION") or is_assumed("ROWS_IGNORE_FUNCTION"):
+        found.add("contexts: adversarial")
+    if is_assumed("ATTACHED_WITHOUT_LOSS"):
+        found.add(LOSSES)
     if any("delays depend neither on the noise nor on the inputs" in each for each in assumptions):
-        found.update(f"delays: {by}" for by in (noise, reward, "by input"))
-        found.update(f"failures: {by}" for by in (noise, reward))
+        found.update(f"delays: {by}" for by in ("by noise", "by reward", "by input"))
+        found.update(f"failures: {by}" for by in ("by noise", "by reward"))
     return frozenset(found)
 
 
@@ -149,25 +149,6 @@ class _Told:
     ended: bool = False
 
 
-@dataclass
-class _Seen:
-    """What a run has seen so far."""
-
-    told: list[_Told] = field(default_factory=list)
-    band_in_hand: str = ""  # the first failure of a band, nothing pending
-    band_pending: str = ""
-    at_point_in_hand: str = ""  # likewise at the chosen point alone
-    at_point_pending: str = ""
-    at_context_in_hand: str = ""
-    at_context_pending: str = ""
-    regret: str = ""
-    violation: str = ""
-    before: str = ""
-    multiplier: float = 0.0  # the largest
-    assumptions: set[str] = field(default_factory=set)
-    num_looked: int = 0  # bands
-
-
 class Player:
     """Plays runs of one setting.
 
@@ -193,7 +174,8 @@ class Player:
         while True:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = self._play(run, self._forbidden)
+                kind = _DropInRun if self.setting.played == "drop-in" else _LoopRun
+                result = kind(self, run, self._forbidden).play()
             forbidden = self._forbidden | forbidden_by(result.assumptions)
             if not self._uses(forbidden - self._forbidden):
                 result.forbidden = self._forbidden
@@ -203,10 +185,6 @@ class Player:
     def _uses(self, forbidden: frozenset[str]) -> bool:
         axes = {**self.setting.axes, "losses": "any"}
         return any(axes[axis] == value for axis, value in (each.split(": ") for each in forbidden))
-
-    def _play(self, run: int, forbidden: frozenset[str]) -> Run:
-        kind = _DropInRun if self.setting.played == "drop-in" else _LoopRun
-        return kind(self, run, forbidden).play()
 
 
 class _AnyRun:
@@ -225,9 +203,14 @@ class _AnyRun:
                 self.axes["delays"] = "fixed"
         self.stream = np.random.default_rng([player.seed, self.setting.number, run])
         self.run = run
-        self.seen = _Seen()
+        self.told: list[_Told] = []
+        self.failures: dict[str, str] = {}  # what failed first, by what it is about
+        self.multiplier = 0.0  # the largest
+        self.assumptions: set[str] = set()
+        self.num_bands = 0  # that were looked at
         self.unit, self.num_rounds = self.plan.unit, self.setting.num_rounds
-        self.noise = Noise(self._noise_kind(), self.plan.noise_bound * self.unit, self.stream)
+        noise_kind = "Gaussian" if self.setting.is_drawn else self.setting.noise
+        self.noise = Noise(noise_kind, self.plan.noise_bound * self.unit, self.stream)
         self.sum_of_noise = 0.0
         self.direction = 1.0 if self.stream.random() < 0.5 else -1.0
         self.rho, self.has_forecasts = 1.0, False
@@ -236,9 +219,6 @@ class _AnyRun:
         self.has_constraints = self.setting.constraints != "none"
         self.is_separate = self.setting.method.startswith("Lagrangian")
         self._make_functions()
-
-    def _noise_kind(self) -> str:
-        return "Gaussian" if self.setting.is_drawn else self.setting.noise
 
     # --- functions --------------------------------------------------------------------------
 
@@ -420,14 +400,12 @@ class _AnyRun:
         best = float(self.bests[self.segment][context])
         if self.has_constraints:  # against the best point that meets them
             best = self.best_feasible
-        regret = best - value
         if self.setting.variation != "none":  # in the rewards of the round
             table = self.table + moves
-            here = float(table[self.world.index[tuple(row.tolist())]])
+            value = float(table[self.world.index[tuple(row.tolist())]])
             best = float(table.reshape(len(self.world.contexts), -1)[context].max())
             if self.has_constraints:
                 best = float(table[self.index_of_best])
-            value, regret = here, best - here
         told = _Told(
             query_id,
             row,
@@ -436,18 +414,18 @@ class _AnyRun:
             value + noise,
             constraint,
             batch_end + 1 + delay,
-            regret,
+            best - value,
             true_constraint,
             is_in_hand,
             origin,
             self.does_fail(value, noise),
         )
-        self.seen.told.append(told)
+        self.told.append(told)
         return told
 
     def due(self, round_number: int) -> list[_Told]:
         """Return what arrives before a round is chosen, in order of arrival."""
-        found = [t for t in self.seen.told if not t.ended and t.due <= round_number]
+        found = [t for t in self.told if not t.ended and t.due <= round_number]
         order = self.axes["order"]
         if order == "reversed":
             found.reverse()
@@ -469,10 +447,15 @@ class _AnyRun:
 
     # --- what is looked at ------------------------------------------------------------------
 
-    def pick_context(self, mean: Tensor | None, deviation: Tensor | None) -> int:
-        """Return the context of a round; an adversary takes the one where the band is worst."""
+    def pick_context(self, known: tuple[Tensor, Tensor] | None = None) -> int:
+        """Return the context of a round; an adversary takes the one where the band is worst.
+
+        Args:
+            known: Posterior means and standard deviations of all inputs.
+        """
         number = len(self.world.contexts)
-        if self.axes["contexts"] == "adversarial" and mean is not None and deviation is not None:
+        if self.axes["contexts"] == "adversarial" and known is not None:
+            mean, deviation = known
             worst = ((self.target() - mean).abs() / deviation).reshape(number, -1).amax(-1)
             return int(worst.argmax())
         return int(self.stream.integers(number))
@@ -500,16 +483,16 @@ class _AnyRun:
             at_point: The excess at the chosen point.
             context: The number of the round's context.
         """
-        seen, kind = self.seen, "in_hand" if is_in_hand else "pending"
-        seen.num_looked += 1
+        self.num_bands += 1
+        kind = "in hand" if is_in_hand else "pending"
         here = excess.reshape(len(self.world.contexts), -1)[context]
-        parts = [("band", excess), ("at_context", here)]
+        parts = {"band": excess, "at the context": here}
         if at_point is not None:
-            parts.append(("at_point", at_point))
-        for name, values in parts:
+            parts["at the point"] = at_point
+        for name, values in parts.items():
             worst = float(values.max())
-            if worst > 0.0 and not getattr(seen, f"{name}_{kind}"):
-                setattr(seen, f"{name}_{kind}", f"{where}: outside by {worst:.3g}")
+            if worst > 0.0:
+                self.note(f"{name}, {kind}", f"{where}: outside by {worst:.3g}")
 
     def excess(self, target: Tensor, mean: Tensor, half: Tensor) -> Tensor:
         slack = TOLERANCE * (self.unit + target.abs())
@@ -517,17 +500,17 @@ class _AnyRun:
 
     def check_numbers(self, guarantee: Guarantee, where: str) -> None:
         """Compare the numbers for regret and violation with the truth."""
-        seen, regret = self.seen, guarantee.regret
+        regret = guarantee.regret
         covered = self._covered(guarantee)
         if regret is not None and regret.holds and regret.num_rounds is not None:
             if regret.num_rounds != len(covered):
-                self._note(
+                self.note(
                     "regret", f"{where}: {regret.num_rounds} rounds counted, not {len(covered)}"
                 )
             if regret.bound is not None and not regret.is_expected:
                 self._compare("regret", where, sum(t.regret for t in covered), regret.bound)
                 if regret.total is not None:
-                    everything = sum(t.regret for t in seen.told)
+                    everything = sum(t.regret for t in self.told)
                     self._compare("regret", f"{where}, in all", everything, regret.total)
         violation = guarantee.violation
         if violation is not None and violation.holds and violation.bound is not None:
@@ -536,14 +519,13 @@ class _AnyRun:
 
     def check_before(self, guarantee: Guarantee) -> None:
         """Compare what is said before a run with the whole run."""
-        seen = self.seen
-        observed = sum(t.constraint or 0.0 for t in seen.told)
+        observed = sum(t.constraint or 0.0 for t in self.told)
         values = {
-            "cumulative regret": self.rho * sum(t.regret for t in seen.told),
-            "the regret of": sum(t.regret for t in seen.told),
+            "cumulative regret": self.rho * sum(t.regret for t in self.told),
+            "the regret of": sum(t.regret for t in self.told),
             "constraint values as observed": max(observed, 0.0),
-            "the violation of": max(sum(t.true_constraint for t in seen.told), 0.0),
-            "norm of the multipliers": seen.multiplier,
+            "the violation of": max(sum(t.true_constraint for t in self.told), 0.0),
+            "norm of the multipliers": self.multiplier,
         }
         if "gain" not in self.setting.method:  # elsewhere that in use is not the realized one
             values["information gain"] = guarantee.constants.get("information_gain", 0.0)
@@ -554,13 +536,13 @@ class _AnyRun:
             self.has_forecasts = True
             if values[name] > forecast.value + TOLERANCE * (self.unit + abs(forecast.value)):
                 told = f"{name}: {values[name]:.6g} where at most {forecast.value:.6g} was said"
-                self._note("before", told)
+                self.note("before", told)
 
     def _covered(self, guarantee: Guarantee) -> list[_Told]:
         regret, origins = guarantee.regret, ["acquisition"]
         if regret is not None and regret.factor is not None and not regret.is_expected:
             origins.append("repeat")  # with the bound of the choice whose point is played again
-        found = [t for t in self.seen.told if t.origin in origins]
+        found = [t for t in self.told if t.origin in origins]
         if regret is not None and (regret.covers_pending or regret.counts_pending):
             return found
         return [t for t in found if t.is_in_hand]
@@ -568,55 +550,45 @@ class _AnyRun:
     def _compare(self, name: str, where: str, value: float, bound: float) -> None:
         value = value * (self.rho if name == "regret" else 1.0)
         if value > bound + TOLERANCE * (self.unit + abs(bound)):
-            self._note(name, f"{where}: {value:.6g} where at most {bound:.6g} is said")
+            self.note(name, f"{where}: {value:.6g} where at most {bound:.6g} is said")
 
-    def _note(self, name: str, told: str) -> None:
-        if not getattr(self.seen, name):
-            setattr(self.seen, name, told)
+    def note(self, name: str, told: str) -> None:
+        """Note the first failure of each kind.
 
-    def result(self, guarantee: Guarantee) -> Run:  # noqa: C901, PLR0912 - a check for each statement
+        Args:
+            name: What it is about.
+            told: What failed.
+        """
+        self.failures.setdefault(name, told)
+
+    def result(self, guarantee: Guarantee) -> Run:
         """Judge a run by its last guarantee."""
-        seen, checks = self.seen, {}
-        bands, regret, violation = guarantee.bands, guarantee.regret, guarantee.violation
-        if guarantee.theorem is not None and bands is not None and bands.holds:
-            check = Check(allowed_by(bands.text, self.plan.delta))
-            if self.seen.num_looked:
-                checks["bands"] = check
-            name = "band"
-            if "at the point of each round" in bands.text:
-                name = "at_point"
-            elif "at the context of each round" in bands.text:
-                name = "at_context"
-            kinds = ["in_hand"]
+        checks: dict[str, Check] = {}
+        bands, regret, delta = guarantee.bands, guarantee.regret, self.plan.delta
+        if guarantee.theorem is not None and bands is not None and bands.holds and self.num_bands:
+            places = (each for each in PLACES if f"{each} of each round" in bands.text)
+            place, kinds = next(places, "band"), ["in hand"]
             if "but for rounds that were chosen while outcomes were pending" not in bands.text:
                 kinds.append("pending")
-            for kind in kinds:
-                told = getattr(seen, f"{name}_{kind}")
-                if told:
-                    check.fail(told)
+            told = [self.failures.get(f"{place}, {kind}", "") for kind in kinds]
+            checks["bands"] = Check(allowed_by(bands.text, delta), told[0] or told[-1])
         if self.setting.method in LISTS and is_refuted(guarantee):  # the truth is on the list
-            checks["bands"] = Check(self.plan.delta, True, told="the list was refuted")
-        if regret is not None and regret.holds and regret.bound is not None:
-            check = checks["regret"] = Check(allowed_by(regret.text, self.plan.delta))
-            if seen.regret:
-                check.fail(seen.regret)
-            if regret.is_expected:
-                covered = self._covered(guarantee)
-                check.excess = sum(t.regret for t in covered) - regret.bound
-        if violation is not None and violation.holds and violation.bound is not None:
-            check = checks["violation"] = Check(allowed_by(violation.text, self.plan.delta))
-            if seen.violation:
-                check.fail(seen.violation)
+            checks["bands"] = Check(delta, "the list was refuted")
+        for name, each in (("regret", regret), ("violation", guarantee.violation)):
+            if each is not None and each.holds and each.bound is not None:
+                told_of_it = self.failures.get(name, "")
+                checks[name] = Check(allowed_by(each.text, delta), told_of_it)
+        if "regret" in checks and regret is not None and regret.is_expected:
+            total = sum(t.regret for t in self._covered(guarantee))
+            checks["regret"].excess = total - (regret.bound or 0.0)
         if self.has_forecasts:
-            check = checks["before"] = Check(self.plan.delta)
-            if seen.before:
-                check.fail(seen.before)
-        seen.assumptions.update(guarantee.assumptions)
+            checks["before"] = Check(delta, self.failures.get("before", ""))
+        self.assumptions.update(guarantee.assumptions)
         return Run(
             guarantee.holds,
             guarantee.theorem or "",
             checks,
-            frozenset(seen.assumptions),
+            frozenset(self.assumptions),
             str(guarantee),
         )
 
@@ -688,13 +660,13 @@ class _LoopRun(_AnyRun):
         if loop.history.num_pending > 1:
             self.at_checkpoint("at the end, some pending")
         self.now = float(self.num_rounds + 50)
-        for told in self.seen.told:
+        for told in self.told:
             told.due = 0 if told.due < NEVER else NEVER
         self.tell(self.due(NEVER - 1))
         self.tell(self.due(NEVER - 1))
         guarantee = loop.guarantee()
         self.check_numbers(guarantee, "at the end")
-        played = [told for told in self.seen.told if told.origin == "acquisition"]
+        played = [told for told in self.told if told.origin == "acquisition"]
         if setting.is_censored or all(told.is_in_hand for told in played):
             self.check_before(guarantee)
         return self.result(guarantee)
@@ -713,7 +685,7 @@ class _LoopRun(_AnyRun):
 
     def at_checkpoint(self, where: str) -> None:
         guarantee = self.loop.guarantee()
-        self.seen.assumptions.update(guarantee.assumptions)
+        self.assumptions.update(guarantee.assumptions)
         self.check_numbers(guarantee, where)
 
     def tell(self, arrived: list[_Told]) -> None:
@@ -728,7 +700,7 @@ class _LoopRun(_AnyRun):
 
     def attach(self, t: int) -> None:
         kind, points = self.axes["attached"], self.world.points
-        context = self.pick_context(None, None)
+        context = self.pick_context()
         table = self.table.reshape(len(self.world.contexts), -1)[context]
         number = int(self.stream.integers(len(points)))
         if kind == "by reward":
@@ -746,48 +718,44 @@ class _LoopRun(_AnyRun):
 
     def ask(self, t: int) -> None:
         loop = self.loop
-        stream = self.stream_of_all_arms()
-        mean = deviation = None
+        moments_known = None
         looks = self.setting.forgetting == "none" and not loop._chooser.has_no_data()
-        if stream is None and looks and not self.has_constraints:
-            mean, deviation = moments(loop.current_model(), self.world.inputs)
+        if self.stream_of_all_arms() is None and looks and not self.has_constraints:
+            moments_known = moments(loop.current_model(), self.world.inputs)
         context = 0
         given: dict[str, Any] = {}
         if self.world.context_dim:
-            context = self.pick_context(mean, deviation)
+            context = self.pick_context(moments_known)
             given = {"context": self.row(torch.empty(0, dtype=torch.float64), context)}
         num_resets = len(loop.resets)
         is_in_hand = not any(
-            not told.ended for told in self.seen.told if told.query_id >= self.first_id(t)
+            not told.ended for told in self.told if told.query_id >= self.first_id(t)
         )
         query = loop.ask(at=self.now, **given)
         known, row = query.diagnostics, self.row(query.x, context)
-        self.seen.multiplier = max(self.seen.multiplier, known.get("multiplier_1", 0.0))
+        self.multiplier = max(self.multiplier, known.get("multiplier_1", 0.0))
         multipliers = loop._chooser.multipliers
         num_epochs = 0 if multipliers is None else multipliers.num_epochs
         if self.setting.constraints.endswith("fresh") and num_epochs != self.num_epochs:
             self.num_epochs = num_epochs  # bands are those of the running epoch
-            self.seen.band_in_hand = self.seen.band_pending = ""
+            for kind in ("in hand", "pending"):
+                self.failures.pop(f"band, {kind}", None)
         if looks and "width" in known and query.origin == "acquisition":
-            where = f"round {t}"
             if self.has_constraints:
-                self.look_at_penalized(query, where, is_in_hand)
+                self.look_at_penalized(query, f"round {t}", is_in_hand)
             else:
                 stream = self.stream_of_all_arms()
-                if stream is not None and self.setting.method in LISTS:
-                    mean, deviation = torch.empty(0), torch.empty(0)  # of which there are many
-                elif stream is not None:
+                if stream is not None:
                     posterior = stream.player.posterior
-                    mean = posterior.mean[0, 0]
                     deviation = posterior.variance[0].clamp_min(0.0).sqrt()
+                    moments_known = posterior.mean[0, 0], deviation
                 elif len(loop.resets) != num_resets:
-                    mean, deviation = moments(loop.current_model(), self.world.inputs)
-                assert mean is not None
-                assert deviation is not None
-                self.look_at_band(query, row, mean, deviation, where, is_in_hand, context)
+                    moments_known = moments(loop.current_model(), self.world.inputs)
+                assert moments_known is not None
+                self.look_at_band(query, row, moments_known, f"round {t}", is_in_hand, context)
         if query.origin == "repeat":
             chosen = int(known["choice_round"]) - 1
-            is_in_hand = next(each.is_in_hand for each in self.seen.told if each.query_id == chosen)
+            is_in_hand = next(each.is_in_hand for each in self.told if each.query_id == chosen)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
 
     def stream_of_all_arms(self) -> ArmsEngine | None:
@@ -808,71 +776,64 @@ class _LoopRun(_AnyRun):
         self,
         query: Query,
         row: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
+        known: tuple[Tensor, Tensor],
         where: str,
         is_in_hand: bool,
         context: int,
     ) -> None:
-        width = query.diagnostics["width"]
-        if self.setting.method in BOUNDED:
-            lower, upper = self.bounds_of_round(query)
-            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-            at_point = None
-            if self.setting.method in LISTS:
-                told = [query.diagnostics[f"{name}_bound"] for name in ("lower", "upper")]
-                value = torch.tensor([self.value_at(row)], dtype=torch.float64)
-                at = torch.tensor([sum(told) / 2.0], dtype=torch.float64)
-                at_point = self.excess(value, at, 0.5 * (told[1] - told[0]) + 0.0 * at)
-            excess = self.excess(self.target(), middle, half)
-            self.look(excess, where, is_in_hand, at_point, context)
-            return
-        excess = self.excess(self.target(), mean, width * deviation)
-        value = torch.tensor([self.value_at(row)], dtype=torch.float64)
-        if self.setting.is_censored:
-            value = self.plan.minimum + self.rho * (value - self.plan.minimum)
-        told_mean = torch.tensor([query.diagnostics["mean"]], dtype=torch.float64)
-        half = torch.tensor([width * query.diagnostics["standard_deviation"]], dtype=torch.float64)
-        at_point = self.excess(value, told_mean, half)
-        if self.setting.method != "Theorem 2":  # visited points, with what is pending
-            excess = torch.maximum(excess, at_point)
+        """Look whether the rewards are in their band, at all inputs and at the chosen one.
+
+        Args:
+            query: Of the round.
+            row: Its context and point.
+            known: Posterior means and standard deviations of all inputs.
+            where: In which round.
+            is_in_hand: Whether no outcome was pending.
+            context: The number of the round's context.
+        """
+        diagnostics, method = query.diagnostics, self.setting.method
+        width, at_point = diagnostics["width"], None
+        if method in BOUNDED:
+            middle, half = self.bounds_of_round()
+            if method in LISTS:
+                lower, upper = (diagnostics[f"{name}_bound"] for name in ("lower", "upper"))
+                at_point = self.excess_at(row, 0.5 * (lower + upper), 0.5 * (upper - lower))
+        else:
+            middle, half = known[0], width * known[1]
+            deviation = diagnostics["standard_deviation"]
+            at_point = self.excess_at(row, diagnostics["mean"], width * deviation)
+        excess = self.excess(self.target(), middle, half)
+        if at_point is not None and method not in ("Theorem 2", *LISTS):
+            excess = torch.maximum(excess, at_point)  # visited points, with what is pending
         self.look(excess, where, is_in_hand, at_point, context)
 
-    def bounds_of_round(self, query: Query) -> tuple[Tensor, Tensor]:
-        """Return the bounds of a round, of a method that has more than mean and deviation."""
-        if self.setting.method == "DMM":
-            return self.dmm_bounds()
+    def excess_at(self, row: Tensor, mean: float, half: float) -> Tensor:
+        """Return the excess at one input, as a tensor of length 1."""
+        value = self.value_at(row)
+        if self.setting.is_censored:
+            value = self.plan.minimum + self.rho * (value - self.plan.minimum)
+        numbers = torch.tensor([[value], [mean], [half]], dtype=torch.float64)
+        return self.excess(*numbers)
+
+    def bounds_of_round(self) -> tuple[Tensor, Tensor]:
+        """Return middle and half width of the last round's bounds, where there is no one width."""
         chooser: Any = self.loop._chooser
-        local_round = chooser.local_round - 1  # the query is among them
-        assert torch.equal(self.loop.history.queries[-1].x, query.x)
-        if chooser._arms is not None:
-            known = chooser._arms.bounds(self.view_of_round())
-            return known.lower, known.upper
-        domain = self.world.domain
+        stream = self.stream_of_all_arms()
+        if stream is not None:
+            known: Any = stream.bounds(self.view_of_round())
+            return half_of(known.lower, known.upper)
         acquisition = chooser._played.build(
-            self.loop.current_model(), domain, round_number=local_round
+            self.loop.current_model(),
+            self.world.domain,
+            round_number=chooser.local_round - 1,  # the query is among them
         )
         with torch.no_grad():
-            found: tuple[Tensor, Tensor] = acquisition.bounds(self.world.inputs)
-        return found
+            return half_of(*acquisition.bounds(self.world.inputs))
 
     def view_of_round(self) -> View:
         """Return the view of the round whose query was asked last, without pending queries."""
         view = self.loop._chooser.arrived(0.0)
         return replace(view, round_number=view.round_number - 1, pending=view.pending[:0])
-
-    def dmm_bounds(self) -> tuple[Tensor, Tensor]:
-        chooser: Any = self.loop._chooser
-        stream = self.stream_of_all_arms()
-        if stream is not None:
-            known = stream.bounds(self.view_of_round())
-            assert known is not None
-            assert known.lower is not None
-            assert known.upper is not None
-            return known.lower, known.upper
-        acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
-        with torch.no_grad():
-            return acquisition.bounds(self.world.inputs)
 
     def look_at_penalized(self, query: Query, where: str, is_in_hand: bool) -> None:
         loop, inputs = self.loop, self.world.inputs
@@ -898,8 +859,7 @@ class _LoopRun(_AnyRun):
         target = self.table - multiplier * penalty
         middle, half = mean.squeeze(-1), query.diagnostics["width"] * deviation.squeeze(-1)
         if self.setting.method == "DMM":  # whose width differs from point to point
-            lower, upper = self.dmm_bounds()
-            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+            middle, half = self.bounds_of_round()
         self.look(self.excess(target, middle, half), where, is_in_hand)
 
 
@@ -907,29 +867,20 @@ class _DropInRun(_AnyRun):
     """A run in which a user's own program builds model and acquisition function in each round."""
 
     def play(self) -> Run:
-        plan, world = self.plan, self.world
+        plan, world, censors = self.plan, self.world, self.setting.is_censored
         arrived: list[_Told] = []
         last: Guarantee | None = None
         for t in range(1, self.num_rounds + 1):
-            for told in self.due(t):
-                if not told.fails or self.setting.is_censored:
-                    arrived.append(told)
+            arrived += self.due(t)
             shown = [told for told in arrived if not told.fails]
-            if self.setting.is_censored:  # late ones are given up
+            if censors:  # late ones are given up
                 shown = [told for told in shown if told.due - 1 - told.query_id <= MAX_DELAY]
-            lost = [
-                told
-                for told in self.seen.told
-                if self.setting.is_censored
-                and told not in shown
-                and t - (told.query_id + 1) >= MAX_DELAY
-            ]
+            others = [told for told in self.told if told not in shown]
+            lost = [told for told in others if censors and t - told.query_id > MAX_DELAY]
             waiting = [
                 told
-                for told in self.seen.told
-                if told not in shown
-                and told not in lost
-                and not (told.fails and told.ended and not self.setting.is_censored)
+                for told in others
+                if told not in lost and (censors or not (told.fails and told.ended))
             ]
             rows = [*shown, *lost]
             if not rows and self.setting.model != "BanditGP":
@@ -937,62 +888,53 @@ class _DropInRun(_AnyRun):
                 self.new_outcome(t - 1, self.row(point, 0), "initial", t, True)
                 continue
             X = _stack([told.row for told in rows], world.inputs)
-            Y = as_column(
-                [plan.minimum if told in lost else told.outcome for told in rows]
-            ).reshape(-1, 1)
-            model = plan.model(X, Y)
-            mean, deviation = moments(model, world.inputs)
+            outcomes = [plan.minimum if told in lost else told.outcome for told in rows]
+            model = plan.model(X, torch.tensor(outcomes, dtype=torch.float64).reshape(-1, 1))
             context = 0
             if world.context_dim:
-                context = self.pick_context(mean, deviation)
+                context = self.pick_context(moments(model, world.inputs))
             pending = _stack([told.row for told in waiting], world.inputs) if waiting else None
             if self.setting.feedback == "ignored":
                 pending = None
-            guarantee, point = self._choose(model, (mean, deviation), pending, t, context)
+            guarantee, point = self._choose(model, pending, t, context)
             if guarantee.theorem is not None:
                 last = guarantee if last is None or guarantee.holds or not last.holds else last
-            self.seen.assumptions.update(guarantee.assumptions)
+            self.assumptions.update(guarantee.assumptions)
             self.new_outcome(t - 1, self.row(point, context), "acquisition", t, not waiting)
         return self.result(last or Guarantee("no theorem", gaps=("none was ever stated",)))
 
     def _choose(
-        self,
-        model: Any,
-        moments_of_model: tuple[Tensor, Tensor],
-        pending: Tensor | None,
-        t: int,
-        context: int,
+        self, model: Any, pending: Tensor | None, t: int, context: int
     ) -> tuple[Guarantee, Tensor]:
+        """Return what is guaranteed in a round, and its point; look at the band."""
         world = self.world
         seed = int(self.stream.integers(2**31))
         domain = world.domain
         if world.context_dim:
             value = torch.tensor([world.contexts[context]], dtype=torch.float64)
             domain = domain.in_context(value)
-        acquisition = self.plan.recipe.build(
+        acquisition: Any = self.plan.recipe.build(
             model, domain, round_number=t, X_pending=pending, seed=seed
         )
-        guarantee = acquisition.guarantee()
+        guarantee: Guarantee = acquisition.guarantee()
         bands = guarantee.bands
         if guarantee.theorem is not None and bands is not None and bands.holds:
-            middle, deviation = moments_of_model
-            if acquisition.model is not model:  # with what is pending
-                middle, deviation = moments(acquisition.model, self.world.inputs)
-            self._look(acquisition, middle, deviation, f"round {t}", context)
+            if self.setting.method in BOUNDED:
+                with torch.no_grad():
+                    middle, half = half_of(*acquisition.bounds(world.inputs))
+            else:
+                middle, deviation = moments(acquisition.model, world.inputs)  # with what is pending
+                half = float(acquisition.width) * deviation
+            # what an acquisition function says of its bands it says of the round that it is for
+            excess = self.excess(self.target(), middle, half)
+            self.look(excess, f"round {t}", True, None, context)
         x, _ = domain.maximize(acquisition, seed=seed)
         return guarantee, x[-self.setting.dim :]
 
-    def _look(
-        self, acquisition: Any, middle: Tensor, deviation: Tensor, where: str, context: int
-    ) -> None:
-        if self.setting.method in BOUNDED:
-            with torch.no_grad():
-                lower, upper = acquisition.bounds(self.world.inputs)
-            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        else:
-            half = float(acquisition.width) * deviation
-        # what an acquisition function says of its own bands it says of the round that it is for
-        self.look(self.excess(self.target(), middle, half), where, True, None, context)
+
+def half_of(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Return middle and half of the width of bounds."""
+    return 0.5 * (lower + upper), 0.5 * (upper - lower)
 
 
 def moments(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:

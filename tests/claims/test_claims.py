@@ -77,12 +77,6 @@ def test_the_command_plays_what_it_is_told(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [f for f in FAULTS if f.is_quick], ids=lambda fault: fault.name)
-def test_a_fault_that_is_put_back_is_found(fault: Fault) -> None:
-    assert fault.is_found()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_fault_is_found_and_nothing_without_it(fault: Fault) -> None:
     assert fault.is_found()
