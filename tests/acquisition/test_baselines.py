@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.acquisition import analytic
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models import ModelListGP, SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.Inp
 x = uniform(6, 2, seed=3)
 X_OBSERVED, OUTCOMES = rows()
 Y_OBSERVED = OUTCOMES[:, 1:]
-PENDING = uniform(3, 2, seed=4)
 
 
 def improvement(best: float, pending: Any = None, maximize: bool = True) -> torch.Tensor:
@@ -53,43 +52,6 @@ def test_incumbents(incumbent: str, maximize: bool) -> None:
     acqf = LogExpectedImprovement(bandit_gp(), maximize=maximize, **options)
     assert torch.allclose(acqf(x.unsqueeze(-2)), improvement(best, None, maximize), atol=1e-8)
     assert float(acqf.best_f) == pytest.approx(best, abs=1e-10)
-
-
-@pytest.mark.parametrize("maximize", [True, False])
-def test_pending_points_raise_the_incumbent(maximize: bool) -> None:
-    # Their outcomes are taken to be the posterior mean. Were the incumbent not raised to that, a
-    # pending point that promises an improvement would promise it forever.
-    reference = bandit_gp_reference()
-    sign = 1.0 if maximize else -1.0
-    best = sign * max(
-        (sign * reference.moments(points.numpy())[0]).max() for points in (X_OBSERVED, PENDING)
-    )
-    acqf = LogExpectedImprovement(bandit_gp(), X_observed=X_OBSERVED, maximize=maximize)
-    alone = float(acqf.best_f)
-    acqf.set_X_pending(PENDING)
-    expected = improvement(best, PENDING, maximize)
-    assert torch.allclose(acqf(x.unsqueeze(-2)), expected, atol=1e-8)
-    acqf.set_X_pending(None)
-    assert float(acqf.best_f) == alone
-
-
-def test_nothing_observed_means_improvement_over_the_prior_mean() -> None:
-    acqf = LogExpectedImprovement(bandit_gp(num_rows=0), X_observed=X_OBSERVED[:0])
-    # sd = sqrt(2): E[max(f, 0)] = sd / sqrt(2 pi)
-    expected = math.log(math.sqrt(2.0) / math.sqrt(2.0 * math.pi))
-    assert acqf(x.unsqueeze(-2)).tolist() == pytest.approx([expected] * 6, abs=1e-10)
-
-
-def test_far_below_the_incumbent_it_still_has_a_slope() -> None:
-    # 40 and more standard deviations below, expected improvement itself underflows to 0
-    kernel = RBFKernel().double()
-    model = BanditGP(double([[0.0], [1.0]]), double([[0.0], [0.1]]), kernel=kernel, noise=0.01)
-    acqf = LogExpectedImprovement(model, best_f=60.0)
-    at = double([[0.5]]).requires_grad_()
-    value = acqf(at)
-    slope = torch.autograd.grad(value.sum(), at)[0]
-    assert -math.inf < value.item() < -745.0  # exp of it is 0 in float64
-    assert slope.abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("cls", [LogExpectedImprovement, LogProbabilityOfImprovement])
@@ -145,34 +107,6 @@ def test_infeasible_options_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         LogExpectedImprovement(bandit_gp(), **options)
-
-
-def test_a_variational_model_takes_pending_points() -> None:
-    model = SingleTaskVariationalGP(X_OBSERVED, Y_OBSERVED, inducing_points=5).double().eval()
-    acqf = LogExpectedImprovement(model, best_f=0.0)
-    before = acqf(x.unsqueeze(-2)).detach()
-    acqf.set_X_pending(PENDING)
-    joint = model.posterior(torch.cat([PENDING, x])).distribution
-    covariance, count = joint.covariance_matrix.detach(), len(PENDING)
-    noisy = covariance[:count, :count] + float(model.likelihood.noise) * torch.eye(count).double()
-    cross = covariance[:count, count:]
-    left = (covariance[count:, count:] - cross.T @ torch.linalg.solve(noisy, cross)).diagonal()
-    mean, sd = joint.mean[count:].detach(), left.sqrt()
-    best = joint.mean[:count].max().clamp_min(0.0).detach()  # pending points count at their means
-    normal, u = torch.distributions.Normal(0.0, 1.0), (mean - best) / sd
-    expected = (sd * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
-    assert (acqf(x.unsqueeze(-2)) - expected).abs().max() < 1e-8
-    acqf.set_X_pending(None)
-    assert torch.equal(acqf(x.unsqueeze(-2)), before)
-
-
-def test_it_promises_nothing_and_describes_its_value() -> None:
-    acqf = LogExpectedImprovement(bandit_gp(), best_f=0.3)
-    guarantee = acqf.guarantee()
-    assert not guarantee.holds
-    assert guarantee.theorem is None
-    assert "no theorem here covers expected improvement; Improved" in str(guarantee)
-    assert acqf.describe(x[0])["acquisition_value"] == float(acqf(x[:1]))
 
 
 @pytest.mark.parametrize(

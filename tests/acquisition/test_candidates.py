@@ -11,7 +11,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from models.textbook import double, matern, posterior, uniform
@@ -39,7 +39,7 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning, check_model
+from botorch_bandits.confidence import RefutedListWarning, check_model
 from botorch_bandits.confidence.hypotheses import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
     CandidatesModel,
@@ -195,21 +195,6 @@ def test_regret_is_bounded_on_the_arms_of_the_width_only() -> None:
         acqf.regret_bound(points[3], points[:20].float())
 
 
-def test_outcomes_that_changed_are_noted() -> None:
-    x = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).repeat(2).unsqueeze(-1)
-    noise = 0.2 * torch.randn(40, 1, generator=torch.Generator().manual_seed(0)).double()
-    y = noise + (4.0 * x).sin()
-    y[20:] -= 1.2
-    priors = [BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=s) for s in (0.3, 0.6)]
-    model = BanditGP.with_candidates(priors)(x, y)
-    check = check_model(model)
-    assert check.finding == "changed"
-    assert check.growth is not None
-    assert abs(check.growth[0] - 20) <= 1
-    (note,) = CandidatesUpperConfidenceBound(model, num_arms=20).guarantee().notes
-    assert check.verdict in note
-
-
 @pytest.mark.parametrize("shift", [0.0, 40.0])
 def test_a_list_in_the_wrong_units_is_noted(shift: float) -> None:
     X, y = rows(12)
@@ -247,16 +232,6 @@ def test_a_list_that_outcomes_chose_is_not_said_to_be_fixed_before_them(num_skip
     assert any(each.startswith(chosen) for each in assumptions) == bool(num_skipped)
     assert (FIXED_AFTER_FIRST in assumptions) == bool(num_skipped)
     assert (FIXED_LIST in assumptions) != bool(num_skipped)
-
-
-def test_a_loop_without_outcomes_names_what_makes_its_model() -> None:
-    loop = BanditLoop(
-        Box([(0.0, 1.0)]),
-        DefaultCandidates([(0.0, 1.0)], num_draws=1),
-        CandidatesUpperConfidenceBound.with_options(),
-    )
-    gap = "the model is made from outcomes (by DefaultCandidates), and none has arrived yet"
-    assert str(loop.guarantee()) == f"a loop without outcomes: no guarantee\n  not covered: {gap}"
 
 
 def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
@@ -469,28 +444,6 @@ def test_loop_on_arms_plays_what_the_acquisition_function_says(form: str) -> Non
     assert torch.equal(again.ask().x, loop.ask().x)
 
 
-def test_loop_tells_the_evidence() -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    loop = BanditLoop(
-        domain=Arms(choices),
-        model=recipe(),
-        acquisition=CandidatesUpperConfidenceBound.with_options(delta=0.4),
-    )
-    assert not any(row.log_evidence_against for row in loop.evidence())
-    for _ in range(12):
-        query = loop.ask()
-        loop.tell(query.id, reward_of(query.x))
-    table = loop.evidence()
-    assert table.level == 0.2
-    assert len(table) == len(PRIORS)
-    X, Y = loop.history.arrived()
-    alive = survivors(X, Y.squeeze(-1), 0.2)
-    assert [row.survives for row in table] == alive.tolist()
-    assert f"{int(alive.sum())} of 8 priors survive at level 0.2" in str(table)
-    assert "eliminated after outcome" in str(table)
-    assert list(table.to_dataframe()["survives"]) == alive.tolist()
-
-
 def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
     choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
     loop = BanditLoop(
@@ -633,42 +586,3 @@ def test_replicates_play_what_loops_play(form: str) -> None:
             X, Y = played.history.arrived()
             assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
             torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)
-
-
-def test_a_long_table_is_printed_in_short() -> None:
-    evidence = CandidateEvidence([1.0] * 30)
-    evidence.update(torch.linspace(-3.0, -1.0, 30, dtype=torch.float64).tolist())
-    lines = str(evidence.table(level=0.05)).splitlines()
-    assert len(lines) == 2 + 20 + 1
-    assert lines[2].split()[0] == "29"  # it predicted best
-    assert lines[-1] == "and 10 more, which `rows` and `to_dataframe()` have"
-    assert len(evidence.table(level=0.05).rows) == 30
-
-
-@pytest.mark.parametrize("smoothness", [2.5, math.inf])
-def test_the_constants_of_theorem_2_that_the_page_gives_hold_and_are_tight(smoothness):
-    """On an interval, by draws of the derivative, whose covariance is minus the kernel's second."""
-    length, lengthscale, scale, num_draws = 3.0, 0.6, 2.0, 20000
-    x = torch.linspace(0.0, length, 241, dtype=torch.float64)
-    distance = (x[:, None] - x).abs()
-    if smoothness == math.inf:
-        r = distance / lengthscale
-        covariance = scale / lengthscale**2 * (1.0 - r**2) * torch.exp(-0.5 * r**2)
-        a = 1.0 + math.sqrt(3.0) * length / (math.pi * lengthscale)
-        b = math.sqrt(2.0 * scale) / lengthscale
-    else:
-        rate = math.sqrt(5.0) / lengthscale
-        r = rate * distance
-        covariance = scale * rate**2 / 3.0 * (1.0 + r - r**2) * torch.exp(-r)
-        a = 1.0 + math.sqrt(15.0) * length / (math.pi * lengthscale)
-        b = math.sqrt(10.0 * scale / 3.0) / lengthscale
-    values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * values.clamp_min(0.0).sqrt()
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(num_draws, len(x), dtype=torch.float64, generator=generator)
-    largest = (noise @ root.T).abs().amax(-1)
-    for bound in (0.5, 0.1, 0.02):
-        level = b * math.sqrt(math.log(a / bound))
-        share = float((largest > level).double().mean())
-        assert share <= bound + 4.0 * math.sqrt(bound * (1.0 - bound) / num_draws)
-        assert share > 0.5 * bound

@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models import ModelListGP, SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel
-from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import (
-    Arms,
     BanditGP,
-    Box,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
 )
@@ -153,19 +149,6 @@ def test_the_scale_of_a_draw_has_a_factor() -> None:
 # --- pseudo-rows ----------------------------------------------------------------------------
 
 
-def test_less_is_better() -> None:
-    X, Y = rows()
-    up = BanditGP(X, Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
-    down = BanditGP(X, -Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
-    mirrored = censored(down, minimum=1.0, maximize=False, X_pending=PENDING)
-    assert close(
-        mirrored(X_TEST.unsqueeze(-2)),
-        censored(up, minimum=-1.0, X_pending=PENDING)(X_TEST.unsqueeze(-2)),
-    )
-    with pytest.raises(ValueError, match=r"the known maximum, -0\.9"):
-        censored(down, minimum=-0.9, maximize=False)
-
-
 @pytest.mark.parametrize(
     "case", [*SINGLE, named(MODELS, "SingleTaskGP, batched")], ids=lambda case: case.name
 )
@@ -193,27 +176,6 @@ def test_pseudo_rows_with_more_noise(case: Any, units: str) -> None:
     sd = np.stack([np.stack([o.deviations(x.numpy()) for o in m], -1) for m in members])
     assert close(posterior.mean.reshape(mean.shape), mean)
     assert close(posterior.variance.sqrt().reshape(sd.shape), sd, 1e-7)
-
-
-def test_pseudo_rows_beside_rows_that_are_means() -> None:
-    X, Y = rows()
-    counts = double([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-    kernel = MaternKernel(nu=2.5)
-    model = BanditGP(X, Y[:, 1:], kernel=kernel, noise=0.3, repeats=counts)
-    pseudo = torch.full_like(PENDING[:, :1], -1.0)
-    found = condition(model, PENDING, pseudo, extra_noise=0.6).posterior(X_TEST)
-    levels = torch.cat([0.3 / counts, double([0.9] * 4)]).unsqueeze(-1)
-    inputs, targets = torch.cat([X, PENDING]), torch.cat([Y[:, 1:], pseudo])
-    plain = SingleTaskGP(
-        inputs,
-        targets,
-        levels,
-        covar_module=kernel.double(),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    assert close(found.mean, plain.posterior(X_TEST).mean)
-    assert close(found.variance, plain.posterior(X_TEST).variance)
 
 
 def test_extra_noise_does_not_change_gain_and_lam() -> None:
@@ -332,12 +294,6 @@ def test_why_it_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
     assert gap in guarantee.gaps[0]
 
 
-def test_learned_hyperparameters_void_the_promise() -> None:
-    acqf = censored(named(MODELS, "SingleTaskGP, ScaleKernel, fitted").build())
-    assert any("learned from the same data" in gap for gap in acqf.guarantee().gaps)
-    assert any("prior mean differs" in gap for gap in acqf.guarantee().gaps)
-
-
 def test_draws_are_guaranteed_on_choices_only() -> None:
     X, Y = rows()
     model = BanditGP(X, Y[:, 1:], kernel=RBFKernel(), noise=1.1, prior_mean=-1.0)
@@ -400,19 +356,6 @@ def test_no_warning_where_nothing_rings(noise: float, options: dict[str, Any]) -
 
 
 # --- what is refused, copies ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-def test_a_model_that_cannot_be_conditioned_says_so(cls: type) -> None:
-    X, Y = rows()
-    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
-    acqf = cls(model, minimum=-9.0, width=2.0)
-    with pytest.raises(UnsupportedError, match=r"SingleTaskVariationalGP.*SingleTaskGP.*X_pending"):
-        acqf.set_X_pending(X[:1])
-    assert acqf.X_pending is None
-    assert acqf.model is model
-    with pytest.raises(ValueError, match=r"exact Gaussian process.*explicit width="):
-        cls(model, minimum=-9.0, **BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -484,19 +427,6 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
         with pytest.raises(ValueError, match=r"0\.02 that noise explains.*tolerance="):
             cls(model, **options, tolerance=0.02)
     assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
-
-
-def test_recipes() -> None:
-    recipe = CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)
-    assert recipe == CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)
-    bounds = double([[0.0, 0.0], [1.0, 1.0]])
-    built = recipe.build(bandit_gp(), Box(bounds), X_pending=PENDING, round_number=3, seed=1)
-    assert close(built.width, censored(bandit_gp(), X_pending=PENDING).width)
-    draws = CensoredThompsonSampling.with_options(minimum=-1.0, width=1.0)
-    assert recipe.arms_rule(Arms(X_TEST)) is None
-    on_arms = draws.build(bandit_gp(), Arms(X_TEST), X_pending=PENDING, seed=1)
-    assert torch.equal(on_arms.choices, X_TEST)
-    assert on_arms(X_TEST.unsqueeze(-2)).shape == (5,)
 
 
 @pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])

@@ -88,14 +88,6 @@ def test_other_shapes_are_refused(cls: type) -> None:
     assert acqf(X.unsqueeze(-2)).shape == (8,)
 
 
-def test_errors_of_draws_from_lists_name_the_class_that_was_built() -> None:
-    acqf = make(botorch_bandits.acquisition.CandidatesThompsonSampling)
-    for evaluate in (acqf, acqf.describe):
-        with pytest.raises(ValueError, match="X") as error:
-            evaluate(X[0, 0] if evaluate == acqf else X[0, :1])
-        assert "GPThompsonSampling" not in str(error.value)
-
-
 class AddsColumns(OwnGP):
     """Takes points without the second column."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
 import pickle
-import warnings
 from typing import Any
 
 import pytest
@@ -17,20 +15,12 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
-    AMMUpperConfidenceBound,
-    Arms,
     BanditGP,
-    BanditLoop,
     DMMUpperConfidenceBound,
-    ImprovedUpperConfidenceBound,
-    run,
 )
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.confidence import UnreadablePriorError
 from botorch_bandits.models.reading import PendingModel
-from botorch_bandits.problems import RKHSFunction
-
-from .cases import MODELS, named
 
 LENGTHSCALE, LAM = 0.2, 0.01
 GRID = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
@@ -55,16 +45,6 @@ def fixed_model(X: Tensor, Y: Tensor) -> BanditGP:
     return BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)(X, Y)
 
 
-def test_less_is_better_by_the_lower_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
-    upper, lower = (
-        DMMUpperConfidenceBound(
-            fixed_model(*data), rkhs_bound=2.0, noise_bound=0.1, maximize=maximize
-        )
-        for maximize in (True, False)
-    )
-    assert torch.allclose(lower(GRID.unsqueeze(-2)), -upper.bounds(GRID)[0], atol=1e-8, rtol=0)
-
-
 def test_a_refuted_assumption_is_reported_never_nan(data: tuple[Tensor, Tensor]) -> None:
     model = fixed_model(*data)
     with pytest.warns(AssumptionRefutedWarning, match=r"refute.*rkhs_bound and noise_bound"):
@@ -73,23 +53,6 @@ def test_a_refuted_assumption_is_reported_never_nan(data: tuple[Tensor, Tensor])
     assert bool(torch.isfinite(acqf(GRID.unsqueeze(-2))).all())
     assert not acqf.guarantee().holds
     assert "refute" in str(acqf.guarantee())
-
-
-def test_guess_and_double_takes_the_first_power_that_is_not_refuted(
-    data: tuple[Tensor, Tensor],
-) -> None:
-    model = fixed_model(*data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AssumptionRefutedWarning)
-        acqf = DMMUpperConfidenceBound(
-            model, rkhs_bound=0.1, noise_bound=0.1, double_rkhs_bound=True
-        )
-    (bound,) = acqf.rkhs_bounds.values()
-    doublings = math.log2(bound / 0.1)
-    assert doublings == round(doublings)
-    assert bound / 2 < acqf.smallest_rkhs_bound <= bound
-    assert not acqf.is_refuted
-    assert "guessed and doubled" in str(acqf.guarantee())
 
 
 def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
@@ -104,32 +67,6 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
         DMMUpperConfidenceBound.with_options(rkhs_bound=1.0)
     with pytest.raises(ValueError, match="rkhs_bound is 0"):
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
-
-
-@pytest.mark.slow
-def test_less_regret_than_amm_and_igp_ucb_in_the_loop() -> None:
-    """Mean cumulative regret over 6 functions at 25 rounds: DMM < AMM < IGP-UCB."""
-    options = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
-    recipes = [
-        DMMUpperConfidenceBound.with_options(**options),
-        AMMUpperConfidenceBound.with_options(**options),
-        ImprovedUpperConfidenceBound.with_options(**options, any_lambda=True),
-    ]
-    covar = RBFKernel().double()
-    covar.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
-    totals = []
-    for recipe in recipes:
-        total = 0.0
-        for seed in range(6):
-            problem = RKHSFunction.on_arms(covar, GRID, rkhs_norm=2.0, seed=seed, noise_std=0.1)
-            model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
-            loop = BanditLoop(Arms(GRID), model, recipe, seed=seed)
-            total += float(run(loop, problem, 25, progress=False).cumulative_regret[-1])
-        totals.append(total)
-        guarantee = loop.guarantee()
-        assert guarantee.holds
-        assert guarantee.regret_bound is not None
-    assert totals[0] < totals[1] < totals[2]
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -196,18 +133,3 @@ def test_pending_points_shrink_deviations_as_in_the_model(
     acqf.set_X_pending(None)
     assert bool((acqf(points) > expected).all())
     assert torch.allclose(pickle.loads(pickle.dumps(copied))(points), expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("num_pending", [0, 2])
-def test_an_ensemble_has_the_average_of_its_members_bounds(num_pending: int) -> None:
-    case = named(MODELS, "EnsembleMapSaasSingleTaskGP")
-    model, x, pending = case.build(), case.points(6, seed=3), case.points(num_pending, seed=4)
-    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1, X_pending=pending)
-    ends = case.reference(model).ridge_bounds(x.numpy(), 2.0, 0.1, 0.1, pending.numpy())
-    lower, upper = (torch.from_numpy(each.mean(0)) for each in ends)
-    for found, expected in zip(acqf.bounds(x), (lower, upper), strict=True):
-        assert torch.allclose(found, expected, rtol=1e-8, atol=1e-8)
-    # as many points as members, which GPyTorch could take for a matrix
-    assert torch.allclose(acqf(x[:3].unsqueeze(-2)), upper[:3], rtol=1e-8, atol=1e-8)
-    assert any("averaged over the members" in gap for gap in acqf.guarantee().gaps)
-    assert acqf.describe(x[4])["acquisition_value"] == pytest.approx(float(upper[4]))

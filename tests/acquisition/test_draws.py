@@ -33,14 +33,11 @@ from torch import Tensor
 
 from botorch_bandits import (
     BanditGP,
-    BanditLoop,
-    Box,
     Categorical,
     Exponential,
     Float,
     GPThompsonSampling,
     LagrangianThompsonSampling,
-    PrimalDual,
     Space,
 )
 from botorch_bandits.acquisition import draws
@@ -78,18 +75,6 @@ def check_law(sample: Tensor, mean: Tensor, covariance: Tensor) -> None:
     error = white.T @ white / num - np.eye(n)
     entries = (np.diag(error) ** 2).sum() / 2.0 + (np.triu(error, 1) ** 2).sum()
     assert num * entries < chi2.isf(FALSE_ALARM, n * (n + 1) / 2)
-
-
-def test_the_statistics_tell_a_wrong_law() -> None:
-    A = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    S, mean, num = A @ A.T + torch.eye(5), torch.arange(5.0, dtype=torch.float64), 1000
-    normal = torch.randn(num, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    joint = mean + normal @ torch.linalg.cholesky(S).T
-    check_law(joint, mean, S)
-    independent = mean + normal * S.diagonal().sqrt()
-    for wrong in (independent, mean + 1.3 * (joint - mean), joint + 0.3):
-        with pytest.raises(AssertionError):
-            check_law(wrong, mean, S)
 
 
 # --- on choices -----------------------------------------------------------------------------
@@ -162,22 +147,6 @@ def test_a_draw_on_choices_is_a_root_of_the_posterior_times_normal_numbers(name:
         assert float(along.abs().max()) > 1e-2
     else:
         assert torch.allclose(found, expected, rtol=0.0, atol=1e-6)
-
-
-def test_a_singular_covariance_is_drawn_from() -> None:
-    # 1000 points of a squared exponential kernel: about 18 eigenvalues are above rounding, the
-    # smallest is negative, and a Cholesky factorization of the covariance fails
-    x = torch.linspace(0.0, 1.0, 1000, dtype=torch.float64).unsqueeze(-1)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = double(0.2)
-    prior = BanditGP(x[:0], x[:0], kernel=kernel, noise=0.01)
-    with torch.no_grad():
-        values = GPThompsonSampling(prior, width=1.0, choices=x, seed=0)(x.unsqueeze(-2))
-    # a draw is as smooth as the kernel: E[(f(x) - f(x + h))^2] = 2 (1 - k(h)), here (0.005)^2
-    assert 0.001 < float(values.diff().square().mean().sqrt()) < 0.02
-    # the draw lies in the span of the smooth eigenvectors: the rest is rounding
-    eigenvectors = torch.linalg.eigh(kernel(x).to_dense().detach())[1]
-    assert (eigenvectors.T @ values)[:960].abs().max() < 1e-6
 
 
 def test_draws_of_one_posterior_are_from_one_factorization(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,23 +269,6 @@ def test_draws_pass_through_the_data_where_there_is_no_noise() -> None:
     assert torch.allclose(both.draw(X.unsqueeze(-2)), torch.cat([Y, -Y], dim=-1), atol=0.05)
 
 
-@pytest.mark.parametrize("pending", [None, [[0.3, 2.0]]], ids=["observed", "hallucinated"])
-def test_a_path_on_categories_is_that_on_their_columns(pending: list[list[float]] | None) -> None:
-    space = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b", "c"])})
-    encode = space.input_transform()
-    assert encode is not None
-    X, Y = space.sample(9, torch.Generator().manual_seed(3)), uniform(9, 1, seed=4)
-    x = space.sample(7, torch.Generator().manual_seed(5)).unsqueeze(-2)
-    found = []
-    for see, transform in ((Tensor.clone, encode), (encode, None)):
-        kernel = MaternKernel(nu=2.5, ard_num_dims=space.num_columns).double()
-        model = BanditGP(see(X), Y, kernel=kernel, noise=0.01, input_transform=transform)
-        points = None if pending is None else see(double(pending))
-        acqf = GPThompsonSampling(model, width=2.0, pending="hallucinate", X_pending=points, seed=1)
-        found.append(acqf(see(x)).detach())
-    assert float((found[0] - found[1]).abs().max()) < 1e-8
-
-
 # --- on boxes: several outputs ----------------------------------------------------------------
 
 OUTPUTS = torch.cat([Y, X.cos().prod(-1, keepdim=True), X[:, :1] - X[:, 1:2]], dim=-1)
@@ -377,26 +329,6 @@ def test_outputs_have_their_joint_law(on_choices: bool) -> None:
         sample.append(acqf.draw(points.unsqueeze(-2)).detach().reshape(-1))
         acqf.set_X_pending(None)
     check_law(torch.stack(sample), posterior.mean.reshape(-1), covariance)
-
-
-def test_a_loop_searches_the_draw_and_goes_on_from_its_history() -> None:
-    def loop(history: Any = None) -> BanditLoop:
-        return BanditLoop(
-            Box([(0.0, 1.0)] * 2, num_restarts=8, raw_samples=128),
-            SEVERAL["one prior"],
-            LagrangianThompsonSampling.with_options(width=1.0),
-            constraints=PrimalDual(1, max_multiplier=2.0, divisor=4.0),
-            num_initial=4,
-            seed=2,
-            history=history,
-        )
-
-    played = loop()
-    for _ in range(9):
-        query = played.ask()
-        played.tell(query.id, float(query.x.sin().sum()), constraints=[float(query.x[0]) - 0.4])
-    known = copy.deepcopy(played.history)
-    torch.testing.assert_close(loop(known).ask().x, played.ask().x, rtol=0, atol=1e-6)
 
 
 # --- on boxes: other kernels ---------------------------------------------------------------------

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence.prior_reading import read_prior
 
-from .cases import MODELS, bandit_gp, double, minima, rows, uniform
+from .cases import MODELS, bandit_gp, minima, rows, uniform
 from .dense import DenseGP, Reference
 
 pytestmark = [
@@ -171,28 +169,6 @@ def test_less_is_better_is_the_mirror_image() -> None:
         below = CensoredUpperConfidenceBound(down, minimum=1.0, maximize=False, **given)
         assert close(above.filled_values, -below.filled_values)
         assert close(above(X_TEST.unsqueeze(-2)), below(X_TEST.unsqueeze(-2)))
-
-
-def test_points_that_are_chosen_one_after_the_other() -> None:
-    acqf = CensoredUpperConfidenceBound(
-        bandit_gp(), minimum=-1.0, width=1.0, outcome_bound=BOUND, **FILLS["soft"]
-    )
-    bounds = double([[0.0, 0.0], [1.0, 1.0]])
-    candidates, _ = optimize_acqf(
-        acqf, bounds, q=4, sequential=True, num_restarts=4, raw_samples=64
-    )
-    assert torch.pdist(candidates).min() > 1e-3
-    with pytest.raises(UnsupportedError, match="q > 1 points"):
-        acqf(candidates.unsqueeze(0).requires_grad_())
-
-
-def test_a_minimum_fill_is_what_it_was() -> None:
-    given = {"minimum": -1.0, "X_pending": PENDING, **BOUNDS}
-    acqf = CensoredUpperConfidenceBound(bandit_gp(), **given)
-    stated = CensoredUpperConfidenceBound(bandit_gp(), fill="minimum", **given)
-    assert torch.equal(acqf(X_TEST.unsqueeze(-2)), stated(X_TEST.unsqueeze(-2)))
-    assert acqf.filled_values is None
-    assert acqf.pseudo_values == (-1.0,)
 
 
 def test_the_promise_names_what_is_missing() -> None:

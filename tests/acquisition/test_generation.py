@@ -13,7 +13,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import BotorchError
 from botorch.generation import gen_candidates_scipy
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.optim import optimize_acqf
 from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from other_device import other_device
@@ -330,22 +330,6 @@ def test_optimize_acqf_with_pending_points_one_after_the_other(handed_over: list
     assert not handed_over
 
 
-def test_optimize_acqf_mixed(handed_over: list[Any]) -> None:
-    torch.manual_seed(0)
-    X, value = optimize_acqf_mixed(
-        ucb(gp(40)),
-        unit_box(),
-        1,
-        5,
-        [{0: 0.0}, {0: 1.0}],
-        raw_samples=64,
-        gen_candidates=gen_candidates_batched,
-    )
-    assert float(X[0, 0]) in (0.0, 1.0)
-    assert torch.isfinite(value)
-    assert not handed_over
-
-
 def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("BoTorch's generator was called")
@@ -358,13 +342,6 @@ def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPat
         (first, value), (second, _) = box.maximize(acqf, seed=3), box.maximize(acqf, seed=3)
         assert torch.equal(first, second)
         assert value == pytest.approx(float(acqf(first.unsqueeze(0))), abs=1e-9)
-
-
-def test_box_without_data() -> None:
-    model = BanditGP(torch.empty(0, 2).double(), torch.empty(0, 1).double(), RBFKernel())
-    point, value = Box(unit_box()).maximize(ucb(model), seed=0)
-    assert value == pytest.approx(2.0)
-    assert ((point >= 0.0) & (point <= 1.0)).all()
 
 
 def test_on_another_device() -> None:

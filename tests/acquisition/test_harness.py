@@ -504,30 +504,3 @@ def test_devices_agree(acquisition: AcquisitionCase, case: ModelCase, num_pendin
         on_device = evaluate(acqf, case, x.to(device)).detach()
         assert on_device.device.type == device
         assert close(on_device.cpu(), on_cpu)
-
-
-@pytest.mark.parametrize(
-    ("acquisition", "case"), pairwise(DRAWN[:2], MODELS[::3], allowed=of_kinds), ids=ids
-)
-def test_draws_on_a_device_are_scaled_about_the_mean(
-    acquisition: AcquisitionCase, case: ModelCase
-) -> None:
-    # Feature weights come from the device's own generator, so draws differ between devices; the
-    # relation between the scaled and the plain draw does not.
-    reference = case.reference(case.build())
-    x = points_for(acquisition, case)
-    options = {"rkhs_bound": None, "noise_bound": None}
-    with other_device() as device:
-        model = case.build().to(device)
-        if acquisition.on_choices:
-            options["choices"] = case.choices.to(device)
-        one, three = (
-            evaluate(acquisition.make(case, model, width=width, **options), case, x.to(device))
-            .detach()
-            .cpu()
-            for width in (1.0, 3.0)
-        )
-    mean = torch.from_numpy(reference.moments(x.numpy())[0])
-    mean = mean.T if case.kind == "batch" else mean
-    deviations = (three - 3.0 * one + 2.0 * mean).detach().abs()
-    assert min(float(row.max()) for row in deviations.reshape(-1, *one.shape)) < 1e-8

@@ -267,21 +267,6 @@ def test_lagrangian_draw_of_metrics_is_the_transformed_draw(case):
     assert on_arms(x).shape == (9,)
 
 
-def test_metrics_that_are_reward_and_constraints_already_stay_as_they_are():
-    model = CASES[0].build()
-    constructor = get_acqf_input_constructor(LagrangianUpperConfidenceBound)
-    identity = {
-        "posterior_transform": ScalarizedPosteriorTransform(double([1.0, 0.0])),
-        "constraints_tuple": (double([[0.0, 1.0]]), double([[0.0]])),
-    }
-    inputs = constructor(model=model, multipliers=[KAPPA], width=1.0, **identity)
-    x = uniform(9, 2, seed=3).unsqueeze(-2)
-    direct = LagrangianUpperConfidenceBound(model, multipliers=[KAPPA], width=1.0)
-    torch.testing.assert_close(LagrangianUpperConfidenceBound(**inputs)(x), direct(x))
-    without_metrics = constructor(model=model, multipliers=[KAPPA], width=1.0)
-    assert without_metrics.get("posterior_transform") is None
-
-
 def test_a_penalized_reward_can_be_minimized():
     model, given = CASES[0].build(), {"multipliers": [KAPPA], "width": 1.0, "maximize": False}
     x = uniform(9, 2, seed=3).unsqueeze(-2)
@@ -334,13 +319,6 @@ def test_draws_differ_between_rounds_though_options_stay_the_same():
                 build(GPThompsonSampling, model, **options, X_pending=X[:num_pending]).seed
             )
     assert seeds[0] != seeds[1]
-
-
-@pytest.mark.parametrize("incumbent", ["posterior_mean", "observed"])
-def test_the_incumbent_is_that_of_the_model(incumbent):
-    model, x = single_model(), uniform(9, 2, seed=3).unsqueeze(-2)
-    built = build(LogExpectedImprovement, model, training_data=datasets(), incumbent=incumbent)
-    assert torch.equal(built(x), LogExpectedImprovement(model, incumbent=incumbent)(x))
 
 
 def test_refusals():

@@ -18,10 +18,8 @@ from botorch.models.multitask import MultiTaskGP
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
-    Arms,
     BanditGP,
     Exponential,
-    ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import AffineOutcomes
@@ -137,23 +135,6 @@ def test_constant_widths(case):
         make(model, "exponential", width=(2.0, 1.5), scale=0.5)(x.unsqueeze(-2)),
         textbook(case, "exponential", x.numpy(), widths=(1.0, 0.75)),
     )
-
-
-@CASE
-def test_without_penalty_it_is_the_bound_of_the_reward(case):
-    # a multiplier of 0 leaves f, with the share of delta that f always gets
-    model, x = case.build(), case.points(6, seed=3).unsqueeze(-2)
-    acqf = LagrangianUpperConfidenceBound(
-        model, multipliers=[0.0], rkhs_bound=RKHS, noise_bound=NOISE, delta=DELTA
-    )
-    reward_alone = ImprovedUpperConfidenceBound(
-        model,
-        rkhs_bound=RKHS,
-        noise_bound=NOISE,
-        delta=DELTA / 2,
-        posterior_transform=ScalarizedPosteriorTransform(double([1.0, 0.0])),
-    )
-    torch.testing.assert_close(acqf(x), reward_alone(x), rtol=1e-12, atol=1e-12)
 
 
 def multi_task():
@@ -390,23 +371,6 @@ def test_guarantee_is_honest():
     clipped = make(model, any_lambda=True, reward_bound=2.0).guarantee()
     assert clipped.holds
     assert "clipped" in str(clipped)
-
-
-def test_recipe_takes_multipliers_from_the_loop():
-    recipe = LagrangianUpperConfidenceBound.with_options(rkhs_bound=RKHS, noise_bound=NOISE)
-    case = CASES[0]
-    domain = Arms(case.choices)
-    acqf = recipe.build(
-        case.build(), domain, multipliers=double([KAPPA]), penalty=Exponential(0.8), round_number=3
-    )
-    x = case.points(5, seed=3)
-    close(acqf(x.unsqueeze(-2)), textbook(case, "exponential", x.numpy()))
-    assert recipe.arms_rule(domain) is None
-    assert recipe == LagrangianUpperConfidenceBound.with_options(rkhs_bound=RKHS, noise_bound=NOISE)
-    with pytest.raises(ValueError, match=r"needs rkhs_bound= and noise_bound="):
-        LagrangianUpperConfidenceBound.with_options(rkhs_bound=1.0)
-    with pytest.raises(ValueError, match=r"reward_bound is 0.0"):
-        LagrangianUpperConfidenceBound.with_options(width=1.0, reward_bound=0.0)
 
 
 def test_refusals():

@@ -14,7 +14,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 
 from botorch_bandits import Arms, Box, Exponential, LagrangianThompsonSampling
 
-from .cases import rows, uniform
+from .cases import rows
 from .test_lagrangian import (
     CASE,
     CASES,
@@ -72,37 +72,6 @@ def test_each_output_is_scaled_about_its_mean(case, on_choices):
     plain = make(model, **options).draw(x).detach().numpy()
     mean = np.stack([o.posterior(x.squeeze(-2).numpy())[0] for o in outputs], axis=-1)
     close(scaled, mean + widths * (plain - mean))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["two outputs", "ModelListGP", "correlated"])
-def test_draws_on_choices_have_the_joint_posterior(name):
-    # all entries of mean and covariance of the draws at 4 points, within 5 standard errors
-    choices, num_draws = uniform(4, 2, seed=3), 1000
-    if name == "correlated":
-        model = multi_task()
-        distribution = model.posterior(choices).distribution
-        assert not distribution._interleaved  # outputs stand one after the other
-        mean = distribution.mean.T.reshape(-1).detach().numpy()
-        covariance = distribution.covariance_matrix.detach().numpy()
-        assert np.abs(covariance[:4, 4:]).max() > 0.1 * covariance.max()
-    else:
-        case = CASES[0] if name == "two outputs" else CASES[1]
-        model = case.build()
-        parts = [o.posterior(choices.numpy()) for o in outputs_of(case, ())[0]]
-        mean = np.concatenate([m for m, _ in parts])
-        covariance = np.zeros((8, 8))
-        covariance[:4, :4], covariance[4:, 4:] = (c for _, c in parts)
-    acqf = make(model, choices=choices)
-    draws = []
-    for _ in range(num_draws):
-        acqf.set_X_pending(None)  # each call draws again
-        draws.append(acqf.draw(choices.unsqueeze(-2)).T.reshape(-1).numpy())
-    draws = np.stack(draws)
-    variance = np.diag(covariance)
-    assert (np.abs(draws.mean(0) - mean) < 5.0 * np.sqrt(variance / num_draws)).all()
-    error = np.sqrt((np.outer(variance, variance) + covariance**2) / num_draws)
-    assert (np.abs(np.cov(draws.T) - covariance) < 5.0 * error).all()
 
 
 @CASE

@@ -31,7 +31,6 @@ from torch import Tensor
 
 from botorch_bandits import acquisition
 from botorch_bandits.acquisition import BanditAcquisition
-from botorch_bandits.models.reading import check_model
 
 from .dense import DenseGP, squared_exponential
 
@@ -204,13 +203,6 @@ def test_outcomes_that_are_not_finite_are_named(cls: str) -> None:
         getattr(acquisition, cls)(model, **options)
 
 
-def test_outcomes_of_models_in_lists_are_named() -> None:
-    model = SingleTaskGP(X, Y, outcome_transform=Standardize(1))
-    model.train_targets[[0, 3]] = float("-inf")
-    with pytest.raises(ValueError, match="rows: 0, 3"):
-        check_model(ModelListGP(model_of("none"), model))
-
-
 # --- models with outcomes of another kind -----------------------------------------------------
 
 
@@ -307,13 +299,6 @@ def test_expectations_work_or_are_refused_with_a_remedy(cls: str) -> None:
     acqf = build(perturbed(), posterior_transform=EXPECTED, **options)
     assert np.isfinite(values_of(acqf)).all()
     assert not acqf.guarantee().holds
-
-
-def test_exact_draws_of_expectations() -> None:
-    acqf = acquisition.GPThompsonSampling(
-        perturbed(), posterior_transform=EXPECTED, choices=POINTS, seed=0
-    )
-    assert np.isfinite(values_of(acqf)).all()
 
 
 def test_weights_for_another_number_of_outputs_are_named() -> None:

@@ -366,26 +366,3 @@ def test_complete_options_have_every_name_and_the_constructors_own_defaults() ->
     )
     assert (on_box["dim"], on_box["side_length"]) == (2, 3.0)
     assert RandomizedUpperConfidenceBound.complete_options({}, ARMS)["num_arms"] == 9
-
-
-@pytest.mark.parametrize(
-    ("cls", "options", "message"),
-    [
-        (GPUpperConfidenceBound, {"delta": 2.0}, "delta is 2.0"),
-        (GPUpperConfidenceBound, {"smoothness_a": 1.0}, "exactly one"),
-        (RandomizedUpperConfidenceBound, {"num_arms": 1}, "num_arms is 1"),
-        (Wider, {**BOUNDS, "delta": 0.0, "scale": 0.0}, "scale is 0.0"),
-        (GPThompsonSampling, {"width": 1.0, "delta": 3.0}, "delta is 3.0"),
-        (
-            GPThompsonSampling,
-            {"width": 1.0, "choices": ARMS.choices[[0, 0]]},
-            "rows 0 and 1 are the same",
-        ),
-        (LogExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
-    ],
-)
-def test_what_no_domain_makes_feasible_is_refused_before_there_is_one(
-    cls: type[BanditAcquisition], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        cls.with_options(**options)

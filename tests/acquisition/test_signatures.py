@@ -91,19 +91,6 @@ def test_draws_are_those_of_the_negative_model() -> None:
     assert torch.equal(down(POINTS), -up(POINTS))
 
 
-def test_censored_draws_are_filled_with_the_largest_outcome_when_minimizing() -> None:
-    X, Y = rows()
-    pending = uniform(2, 2, seed=5)
-    model, negative = (SingleTaskGP(X, sign * Y[:, :1], outcome_transform=None) for sign in (1, -1))
-    options: dict[str, Any] = {"outcome_bound": 9.0, "width": 1.5, "X_pending": pending, "seed": 0}
-    down = CensoredThompsonSampling(model, minimum=7.0, maximize=False, **options)
-    up = CensoredThompsonSampling(negative, minimum=-7.0, **options)
-    assert down.pseudo_values == (7.0,)
-    means = [each.model.posterior(POINTS).mean for each in (down, up)]
-    assert torch.allclose(means[0], -means[1], atol=1e-10)
-    assert torch.allclose(down.width, up.width)
-
-
 @pytest.mark.parametrize("options", [{}, {"separate_bounds": True}], ids=["scalarized", "apart"])
 def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, Any]) -> None:
     X, Y = rows()

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from typing import Any
 
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import MultiTaskGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models import MultiTaskGP, SingleTaskVariationalGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
-from botorch_bandits.acquisition.player import Player
-from botorch_bandits.acquisition.rules import ThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.core.priors import Prior
-from botorch_bandits.core.rows import Rows
 from botorch_bandits.models.reading import hallucinate
 
 from .cases import (
@@ -44,23 +38,6 @@ KINDS = pytest.mark.parametrize("options", [{}, {"choices": ARMS}], ids=["pathwi
 
 
 # --- one draw, and another ------------------------------------------------------------------
-
-
-@KINDS
-def test_one_draw_answers_until_the_pending_points_are_set(options: dict[str, Any]) -> None:
-    X = ARMS.unsqueeze(-2)
-    acqf = GPThompsonSampling(bandit_gp(), width=2.0, seed=4, **options)
-    first = acqf(X)
-    assert torch.equal(acqf(X), first)
-    assert torch.allclose(torch.cat([acqf(row) for row in ARMS.split(1)]), first, atol=1e-12)
-    values = [first]
-    for X_pending in (None, ARMS[:1], ARMS[:1]):  # also for equal sets
-        acqf.set_X_pending(X_pending)
-        values.append(acqf(X))
-        assert torch.equal(acqf(X), values[-1])
-        for twin in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
-            assert torch.equal(twin(X), values[-1])
-    assert torch.pdist(torch.stack(values).detach()).min() > 1e-2
 
 
 @KINDS
@@ -110,42 +87,7 @@ def test_outputs_of_one_draw_are_scalarized_linearly() -> None:
     assert torch.allclose(draw([0.7, -1.2], 0.4), 0.4 + 0.7 * first - 1.2 * second, atol=1e-10)
 
 
-def test_an_unfitted_model_in_training_mode_is_drawn_from_like_in_evaluation_mode() -> None:
-    # nothing was evaluated before the first path is drawn
-    X, Y = rows()
-    models = (SingleTaskGP(X, Y[:, :1]).train(mode) for mode in (True, False))
-    values = [GPThompsonSampling(m, width=1.0, seed=2)(ARMS.unsqueeze(-2)) for m in models]
-    assert torch.allclose(*values, atol=1e-10)
-
-
 # --- pending points at the posterior mean: GP-BTS ---------------------------------------------
-
-
-@pytest.mark.slow
-def test_draws_of_gp_bts_on_arms_have_the_hallucinated_moments() -> None:
-    points = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
-    K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
-    width, lam = 1.5, 0.1
-    rule = ThompsonArmsRule(ConstantWidth(width), hallucinates=True)
-    player = Player(rule, [Prior.from_matrix(K)], lam, [1.0], 0, prior_mean=0.3)
-    arms, outcomes = torch.tensor([1, 6]), double([1.0, -0.5])
-    pending = torch.tensor([2, 2, 5])
-    told, waiting = (
-        Rows(index, Y.unsqueeze(-1), torch.ones_like(Y))
-        for index, Y in ((arms, outcomes), (pending, torch.zeros(3, dtype=torch.float64)))
-    )
-    seen = (player.look(t, told, pending=waiting) for t in range(1, 6001))
-    draws = torch.stack([each.scores for each in seen])
-
-    def gains(rows: torch.Tensor) -> torch.Tensor:
-        ridge = lam * torch.eye(len(rows), dtype=torch.float64)
-        return torch.linalg.solve(K[rows][:, rows] + ridge, K[rows]).mT
-
-    everything = torch.cat([arms, pending])
-    mean = 0.3 + gains(arms) @ (outcomes - 0.3)
-    covariance = width**2 * (K - gains(everything) @ K[everything])
-    assert torch.allclose(draws.mean(0), mean, atol=0.06, rtol=0)
-    assert torch.allclose(draws.T.cov(), covariance, atol=0.06, rtol=0)
 
 
 def variational() -> SingleTaskVariationalGP:

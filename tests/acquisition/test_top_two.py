@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.optim import optimize_acqf_discrete
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -92,22 +92,6 @@ def test_arms_are_played_by_the_law_of_russo(num_streams: int) -> None:
     played = torch.stack([player.choose(player.look(t)) for t in range(1, 1501)])
     for stream in played.reshape(1500, -1).mT:
         check_law(np.bincount(stream.numpy(), minlength=len(GRID)), law)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("maximize", [True, False])
-def test_a_drop_in_plays_by_the_same_law(maximize: bool) -> None:
-    model = bandit_gp()
-    posterior = model.posterior(CHOICES)
-    mean = posterior.mean.squeeze(-1).detach().numpy() * (1.0 if maximize else -1.0)
-    covariance = posterior.distribution.covariance_matrix.detach().numpy()
-    options: dict[str, Any] = {"leader_probability": 0.4, "max_draws": 300, "maximize": maximize}
-    counts = np.zeros(len(CHOICES))
-    draw = TopTwoThompsonSampling(model, choices=CHOICES, seed=1, **options)
-    for _ in range(1500):
-        draw.set_X_pending(None)  # another draw
-        counts[int(draw(CHOICES.unsqueeze(-2)).argmax())] += 1
-    check_law(counts, law_of_top_two(mean, covariance, 0.4))
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -220,31 +204,6 @@ def test_a_drop_in_has_the_challenger_of_t3c(maximize: bool) -> None:
         assert torch.allclose(values[others], above[others], atol=1e-8)
         assert int(values.argmax()) == max(others, key=above.tolist().__getitem__)
         assert found.describe(CHOICES[0])["is_challenger"] == 1.0
-
-
-def test_of_an_ensemble_the_moments_of_the_member_of_the_leader_count() -> None:
-    X, Y = uniform(5, 2, seed=1), uniform(5, 1, seed=2)
-    kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([3])), batch_shape=torch.Size([3]))
-    kernel.base_kernel.lengthscale = torch.tensor([0.2, 0.5, 1.0]).reshape(3, 1, 1).double()
-    model = BanditGP(X.expand(3, 5, 2), Y.expand(3, 5, 1), kernel=kernel.double(), noise=0.1)
-    model._is_ensemble = True
-    posterior = model.posterior(CHOICES)
-    means, S = posterior.mean.squeeze(-1).detach(), posterior.distribution.covariance_matrix
-    S = S.detach()
-    options: dict[str, Any] = {"choices": CHOICES, "seed": 3}
-    draw = GPThompsonSampling(model, width=1.0, **options)
-    leader = int(draw(CHOICES.unsqueeze(-2)).argmax())
-    gap = means - means[:, leader : leader + 1]
-    variance = S.diagonal(dim1=-2, dim2=-1) + S[:, leader, leader, None] - 2.0 * S[:, leader]
-    found = TopTwoThompsonSampling(model, max_draws=0, **ALWAYS, **options)
-    values = found(CHOICES.unsqueeze(-2)).detach()
-    scale = found.value_scale
-    if scale is not None:
-        values = (values - scale.offset) / scale.unit
-    others = [i for i in range(6) if i != leader]
-    expected = (gap / variance.sqrt())[:, others]
-    assert sum(torch.allclose(values[others], own, atol=1e-8) for own in expected) == 1
-    assert "each draw is from one member of an ensemble" in found.guarantee().gaps
 
 
 def test_a_sure_leader_is_thompson_sampling() -> None:

@@ -59,13 +59,6 @@ def test_bounds_in_prior_units_are_not_worded_as_raw(name: str) -> None:
     assert "multiples of the prior standard deviation" not in assumptions(name)
 
 
-@pytest.mark.parametrize("name", ["censored", "censored thompson"])
-def test_the_bound_on_outcomes_is_named_with_them(name: str) -> None:
-    assert "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples" in assumptions(
-        name, units="prior"
-    )
-
-
 def test_the_largest_regret_is_in_raw_units() -> None:
     for units, expected in (("outcome", 4.0), ("prior", 8.0)):
         cls, own = CASES["improved"]

@@ -11,9 +11,7 @@ import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.optim import optimize_acqf_discrete
-from botorch.utils.testing import MockModel, MockPosterior
 from torch import Tensor
 
 from botorch_bandits import (
@@ -29,13 +27,10 @@ from .cases import (
     MODELS,
     RootOfRound,
     bandit_gp,
-    bandit_gp_reference,
-    double,
     named,
     rows,
     uniform,
 )
-from .dense import DenseGP, Reference, squared_exponential
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -95,77 +90,6 @@ def test_explicit_gain_scale_and_constant_width() -> None:
         assert close(constant(X_TEST), UpperConfidenceBound(model, beta=4.0)(X_TEST))
 
 
-def test_minimization_is_the_mirror_image() -> None:
-    model, reference = bandit_gp(), bandit_gp_reference()
-    width = reference.kernelized_width(2.0, 0.1, 0.1)
-    lower = ImprovedUpperConfidenceBound(model, **BOUNDS, maximize=False)
-    expected = torch.from_numpy(
-        reference.upper_bound(X_TEST.squeeze(-2).numpy(), width, maximize=False)[0]
-    )
-    assert close(lower(X_TEST), expected, 1e-8)
-    # as Ax does it: a weight of -1
-    weight = named(MODELS, "SingleTaskGP, weight -1")
-    plain = ImprovedUpperConfidenceBound(weight.build(), **BOUNDS, maximize=False)
-    ax = ImprovedUpperConfidenceBound(
-        weight.build(), **BOUNDS, posterior_transform=weight.posterior_transform
-    )
-    assert close(plain(X_TEST), ax(X_TEST), 1e-12)
-
-
-# --- pending points -------------------------------------------------------------------------
-
-
-def test_pending_rows_get_the_mean_of_given_noise_levels() -> None:
-    X, Y = rows()
-    levels = double([[0.01], [0.02], [0.03], [0.04], [0.05], [0.06], [0.07]])
-    model = SingleTaskGP(X, Y[:, 1:], levels, outcome_transform=None).eval()
-    model.covar_module.lengthscale = double([[0.3, 0.5]])
-    model.mean_module.constant = double(0.2)
-    noise = levels.squeeze(-1).numpy()
-    reference = Reference(
-        (
-            (
-                DenseGP(
-                    X.numpy(),
-                    Y[:, 1].numpy(),
-                    squared_exponential([0.3, 0.5]),
-                    noise,
-                    float(noise.mean()),
-                    prior_mean=0.2,
-                ),
-            ),
-        )
-    )
-    X_pending = uniform(2, 2, seed=4)
-    acqf = GPUpperConfidenceBound(model, width=2.0, X_pending=X_pending)
-    expected = reference.hallucinate(X_pending.numpy()).upper_bound(X_TEST.squeeze(-2).numpy(), 2.0)
-    assert close(acqf(X_TEST), torch.from_numpy(expected[0]), 1e-8)
-    explicit = ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0)
-    assert close(explicit.width, 2.0 + 0.1 * math.sqrt(2.0 * (4.0 + math.log(10.0))))
-
-
-class WithoutNoise(SingleTaskVariationalGP):
-    def posterior(self, X: Any, *args: Any, observation_noise: bool = False, **options: Any) -> Any:
-        if observation_noise:
-            raise NotImplementedError("there is no noise")
-        return super().posterior(X, *args, **options)
-
-
-def test_a_model_that_does_not_know_its_noise_refuses_pending_points_only() -> None:
-    X, Y = rows()
-    model = WithoutNoise(X, Y[:, :1], inducing_points=5).double().eval()
-    acqf = GPUpperConfidenceBound(model, width=2.0)
-    before = acqf(X_TEST).detach()
-    with pytest.raises(UnsupportedError, match="does not say how noisy an outcome is"):
-        acqf.set_X_pending(X[:1])
-    # the refusal leaves it as it was
-    assert acqf.X_pending is None
-    assert acqf.model is model
-    assert torch.equal(acqf(X_TEST), before)
-    with pytest.raises(ValueError, match="WithoutNoise is not"):
-        ImprovedUpperConfidenceBound(model, **BOUNDS)
-
-
 # --- rounds ---------------------------------------------------------------------------------
 
 
@@ -199,14 +123,6 @@ def test_an_optimizer_counts_the_rounds_on() -> None:
     assert rounds[:3] == [20, 21, 22]
     assert rounds[-1] == 20  # X_pending restored
     assert acqf.round_number == 20
-
-
-def test_the_round_of_a_model_without_rows_must_be_given() -> None:
-    posterior = MockPosterior(mean=double([[[1.0]]]), variance=double([[[4.0]]]))
-    with pytest.raises(ValueError, match=r"show its training targets.*round_number="):
-        GPUpperConfidenceBound(MockModel(posterior), num_arms=10)
-    acqf = GPUpperConfidenceBound(MockModel(posterior), num_arms=10, round_number=3)
-    assert close(acqf(double([[0.5]])), [1.0 + 2.0 * theorem_1(10, 3)])
 
 
 # --- what is refused ------------------------------------------------------------------------
@@ -310,27 +226,6 @@ def test_why_igp_ucb_is_not_guaranteed(options: dict[str, Any], gap: str) -> Non
     assert gap in guarantee.gaps[0]
     assert "no guarantee" in str(guarantee)
     assert guarantee.gaps[0] in str(guarantee)
-
-
-def test_pending_points_void_the_promise_only_while_they_are_there() -> None:
-    acqf = ImprovedUpperConfidenceBound(bandit_gp(noise=3.0), **BOUNDS)
-    acqf.set_X_pending(uniform(2, 2, seed=4))
-    assert not acqf.guarantee().holds
-    acqf.set_X_pending(None)
-    assert acqf.guarantee().holds
-
-
-def test_learned_hyperparameters_void_every_promise() -> None:
-    model = named(MODELS, "SingleTaskGP, ScaleKernel, fitted").build()
-    for acqf in (
-        ImprovedUpperConfidenceBound(model, **BOUNDS, any_lambda=True),
-        GPUpperConfidenceBound(model, num_arms=50),
-    ):
-        guarantee = acqf.guarantee()
-        assert not guarantee.holds
-        gap = guarantee.gaps[0]
-        for what in ("noise", "raw_lengthscale", "raw_outputscale", "Standardize"):
-            assert what in gap
 
 
 def test_beta_is_the_square_of_a_constant_width_by_position_as_in_botorch() -> None:

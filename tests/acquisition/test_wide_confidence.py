@@ -10,7 +10,6 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.test_functions import Hartmann
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -137,15 +136,3 @@ def test_a_loop_tells_it_once_and_names_the_line_that_asks(feedback: Any) -> Non
 
     (warning,) = told(play)
     assert warning.filename == __file__
-
-
-def test_hartmann6_with_bounds_in_the_units_of_outcomes_that_hardly_differ() -> None:
-    """Most values of Hartmann6 are near 0, so that its norm in outcome units is a large bound."""
-    function = Hartmann(dim=6, negate=True).double()
-    points = torch.rand(30, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    kernel = RBFKernel(ard_num_dims=6).double()  # with what a fit to these data finds
-    kernel.lengthscale = torch.tensor([0.28, 0.93, 1.49, 0.21, 0.34, 0.45], dtype=torch.float64)
-    fitted = SingleTaskGP(points, function(points).unsqueeze(-1), covar_module=kernel)
-    fitted.likelihood.noise = torch.tensor(0.0065, dtype=torch.float64)
-    assert told(lambda: ImprovedUpperConfidenceBound(fitted)) == []
-    assert told(lambda: ImprovedUpperConfidenceBound(fitted, rkhs_bound=2.0, noise_bound=0.1))
