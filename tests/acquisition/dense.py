@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import log, pi, sqrt
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import erfcx, ndtr
 
 Array = np.ndarray
@@ -63,11 +64,11 @@ def ridge_bounds(
     radius += 2.0 * noise_bound**2 * (information_gain(K, base) + log(1.0 / delta))
     lower, upper = np.full(len(cross), -rkhs_bound), np.full(len(cross), rkhs_bound)
     for a in [*np.geomspace(1e-2 * base, 1e2 * (base + np.trace(K)), 47), base]:
-        inverse = np.linalg.inv(K + a * identity)
-        mean = cross @ inverse @ y
-        variance = 1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
+        L = np.linalg.cholesky(K + a * identity)
+        at_points, seen = (solve_triangular(L, each, lower=True) for each in (cross.T, y))
+        mean, variance = seen @ at_points, 1.0 - np.square(at_points).sum(0)
         deviation = np.sqrt(np.clip(variance, 1e-18, None))
-        half = deviation * sqrt(max(radius / a + rkhs_bound**2 - y @ inverse @ y, 0.0))
+        half = deviation * sqrt(max(radius / a + rkhs_bound**2 - seen @ seen, 0.0))
         lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
     return lower, upper, deviation
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 from pairwise import by_day
-from scipy.linalg import solve_triangular
 
-from acquisition.dense import matern_five_halves, squared_exponential
+from acquisition.dense import matern_five_halves, ridge_bounds, squared_exponential
 from botorch_bandits import (
     Arms,
     BanditGP,
@@ -106,17 +105,8 @@ def dense_upper(loop: BanditLoop, points: np.ndarray, kernel: str, sign: float) 
     K = k(X, X, decay, decay) * np.outer(root, root)
     latest = np.full(len(at), float(now.round_number) if decay.any() else 0.0)
     cross, y = k(at, X, latest, decay) * root, y * root
-    identity = np.eye(len(y))
-    radius = LAM * y @ np.linalg.solve(K + LAM * identity, y)
-    radius += NOISE**2 * (np.linalg.slogdet(identity + K / LAM)[1] + 2.0 * math.log(1.0 / DELTA))
-    lower, upper = np.full(len(at), -NORM), np.full(len(at), NORM)
-    for a in [*np.geomspace(1e-2 * LAM, 1e2 * (LAM + np.trace(K)), 47), LAM]:
-        L = np.linalg.cholesky(K + a * identity)
-        at_points, seen = (solve_triangular(L, each, lower=True) for each in (cross.T, y))
-        mean, deviation = seen @ at_points, np.sqrt(1.0 - np.square(at_points).sum(0))
-        half = deviation * math.sqrt(radius / a + NORM**2 - seen @ seen)
-        lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
-    return upper + sign * MEAN, 0.5 * (upper - lower) / deviation  # of the last ridge
+    lower, upper, deviation = ridge_bounds(K, cross, y, NORM, NOISE, DELTA, LAM)
+    return upper + sign * MEAN, 0.5 * (upper - lower) / deviation
 
 
 CASES = [

@@ -13,7 +13,6 @@ from botorch_bandits import (
     AdditiveEpochs,
     BanditGP,
     BanditLoop,
-    Box,
     EvidenceDetector,
     EvidenceRestart,
     LagrangianUpperConfidenceBound,
@@ -90,18 +89,6 @@ def test_prior_with_a_kernel_for_each_output():
             break
     assert test.num_outcomes == reset.after_round
     assert test.statistic == pytest.approx(reset.statistic, rel=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("listed", ["fixed", "default"])
-def test_candidates_of_the_reward(listed):
-    box = Box([[0.0], [5.0]], num_restarts=2, raw_samples=32)
-    bounds = torch.tensor([[0.0], [5.0]], dtype=torch.float64)
-    candidates = [PRIOR] if listed == "fixed" else DefaultCandidates(bounds)
-    restart = EvidenceRestart(candidates=candidates, outputs="reward")
-    loop = constrained(restart, domain=box)
-    play(loop, 24, reward_changes=16)
-    assert [reset.quantity for reset in loop.resets] == ["reward"]
 
 
 def test_refusals():

@@ -6,13 +6,11 @@ import copy
 import dataclasses
 import math
 
-import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_bandits import (
-    AdditiveEpochs,
     BanditGP,
     BanditLoop,
     Box,
@@ -21,15 +19,12 @@ from botorch_bandits import (
     EvidenceRestart,
     FittedSingleTaskGP,
     Ignored,
-    LagrangianUpperConfidenceBound,
-    TimeVaryingKernel,
 )
 from botorch_bandits.confidence import check_model
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.running import NoGain
 from botorch_bandits.simulation import Policy, simulate
 
-from . import dense
 from .streams import GRID, PRIOR, UCB, assert_tests_as
 
 BOX = Box([[0.0], [5.0]])
@@ -105,31 +100,6 @@ def test_a_loop_tests_as_the_detector_alone_does(form, domain, tmp_path):
         loop_with(changed, domain, storage=tmp_path / "run.db")
 
 
-def test_a_loop_that_drifts_restarts_at_changes_only():
-    """The model of the loop drifts as the null does; without drift in the null it restarts."""
-    found = {}
-    for rate in (None, 0.005):
-        random = np.random.default_rng(4)
-        root = np.linalg.cholesky(
-            dense.matern52()(GRID.choices.numpy(), GRID.choices.numpy()) + 1e-10 * np.eye(40)
-        )
-        f = root @ random.standard_normal(40)
-        loop = loop_with(EvidenceRestart(drift_rate=rate), forgetting=TimeVaryingKernel(0.005))
-        for t in range(120):
-            query = loop.ask()
-            f = root @ random.standard_normal(40) if t == 80 else f
-            y = f[int(GRID.index_of(query.x.unsqueeze(0)))] + 0.05 * random.standard_normal()
-            loop.tell(query.id, float(y))
-            f = math.sqrt(1.0 - 0.005) * f + math.sqrt(0.005) * (root @ random.standard_normal(40))
-        found[rate] = [reset.after_round for reset in loop.resets]
-    assert len(found[None]) >= 3
-    (only,) = found[0.005]
-    assert 80 < only <= 95
-
-
-BALL = EvidenceRestart(robust=False, rkhs_bound=3.0, noise_bound=0.05)
-
-
 def test_late_outcomes_from_before_the_change_are_ignored():
     loop = loop_with(EvidenceRestart(), feedback=Ignored())
     early = loop.ask()
@@ -143,48 +113,6 @@ def test_late_outcomes_from_before_the_change_are_ignored():
     assert rows == loop.history.num_arrived - 1 - (reset.change_round - 2)
     loop.tell(late.id, 0.1)
     assert len(loop.change_tests) == num_tests + 1
-
-
-@pytest.mark.parametrize("surrogate", ["relabeled", "separate"])
-def test_reward_and_constraint_are_tested_jointly(surrogate):
-    rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
-    weighs = LagrangianUpperConfidenceBound.with_options(width=2.0)
-    acquisition = UCB if surrogate == "relabeled" else weighs
-
-    def constrained(history=None):
-        return BanditLoop(
-            GRID,
-            PRIOR,
-            acquisition,
-            restart=EvidenceRestart(),
-            constraints=rule,
-            seed=0,
-            history=history,
-        )
-
-    loop = constrained()
-    for n in range(24):  # only the constraint changes
-        query = loop.ask()
-        x = float(query.x[0])
-        loop.tell(query.id, math.sin(x), constraints=[outcome_at(x + 1.0, n, 15)])
-    (reset,) = loop.resets
-    assert reset.quantity == "reward and constraints"
-    assert 16 <= reset.after_round <= 20
-    assert abs(reset.change_round - 16) <= 2
-    assert reset.num_dropped == reset.change_round - 1
-    twin = constrained(copy.deepcopy(loop.history))
-    assert twin.resets == loop.resets
-    assert torch.equal(twin.ask().x, loop.ask().x)
-
-
-def test_contexts_are_inputs_of_the_null():
-    loop = loop_with(EvidenceRestart(), context_dim=1)
-    for n in range(30):
-        context = [float(n // 8 % 2)]  # in blocks
-        query = loop.ask(context=context)
-        loop.tell(query.id, outcome_at(float(query.x[0]) + context[0], n, 24))
-    (reset,) = loop.resets
-    assert 25 <= reset.after_round <= 29
 
 
 CANDIDATES = [
@@ -300,15 +228,6 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
 def test_settings_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         EvidenceRestart(**arguments)
-
-
-def test_a_ball_wants_the_noise_of_the_model():
-    restart = dataclasses.replace(BALL, noise_bound=0.1)
-    with pytest.raises(ValueError, match=r"noise_bound is 0.1, but"):
-        loop_with(restart)
-    listed = BanditGP.with_candidates([PRIOR, PRIOR])
-    with pytest.raises(ValueError, match="rkhs_bound"):
-        BanditLoop(GRID, listed, UCB, restart=BALL)
 
 
 def test_a_detector_is_no_restart():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,20 +85,6 @@ def test_as_candidates_beside_another_model() -> None:
     model_too = build()
     play(model_too, 3)
     assert not model_too.change_tests  # nothing is tested without a list
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_a_storage_brings_it_back(domain: str, tmp_path: Path) -> None:
-    whole = build(domain)
-    play(whole, 19)
-    path = tmp_path / "run.db"
-    for num_rounds in (2, 4, 9, 4):  # in the middle of the first outcomes, too
-        with build(domain, storage=path) as part:
-            play(part, num_rounds)
-            records, tests = part.history.to_records(), part.change_tests
-    assert records == whole.history.to_records()
-    assert tests == whole.change_tests
 
 
 def test_what_does_not_go_together_says_why() -> None:

@@ -12,7 +12,6 @@ from botorch_bandits import (
     BanditGP,
     Box,
     CensoredUpperConfidenceBound,
-    ChangePointDetector,
     EvidenceDetector,
 )
 
@@ -67,35 +66,3 @@ def test_a_loop_with_late_outcomes_and_a_change(model_of):
     assert min(rows) == resets[0][1]
     # it finds the new peak, with the rows since the change only
     assert abs(float(x[0, 0]) - 0.8) < 0.1
-
-
-def test_a_loop_with_late_outcomes_and_uniform_samples() -> None:
-    """Every second round is uniform, as the test of two halves requires."""
-    torch.manual_seed(0)
-    engine = ChangePointDetector(RBFKernel(), lengthscale=0.15, ridge=0.3).on(Box(BOUNDS))
-    points, rows, resets = {}, {}, []
-    for t in range(1, 71):
-        x = torch.rand(1, 1, dtype=torch.float64)
-        if t % 2 and len(rows) >= 2:
-            X, Y = (torch.stack(column) for column in zip(*rows.values(), strict=True))
-            pending = torch.stack([points[q] for q in points if q not in rows])
-            acqf = CensoredUpperConfidenceBound(
-                PRIOR(X, Y), minimum=0.0, width=2.0, X_pending=pending
-            )
-            x, _ = optimize_acqf(acqf, BOUNDS, q=1, num_restarts=2, raw_samples=32)
-        points[t] = x[0]
-        late = t - DELAY
-        if late in points:
-            rows[late] = points[late], torch.tensor([reward(points[late], late)]).to(x)
-        if late in rows and late % 2 == 0:
-            uniform = [q for q in rows if q % 2 == 0]
-            test = engine.test(*(torch.stack(c) for c in zip(*map(rows.get, uniform), strict=True)))
-            if test.detected:
-                change = uniform[test.location]
-                points = {q: x for q, x in points.items() if q >= change}
-                rows = {q: row for q, row in rows.items() if q >= change}
-                resets.append((t, change))
-    assert len(resets) == 1
-    assert abs(resets[0][1] - CHANGE) <= 4
-    assert min(rows) == resets[0][1]
-    assert abs(float(points[69][0]) - 0.8) < 0.1

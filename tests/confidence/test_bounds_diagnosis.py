@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP, DMMUpperConfidenceBound, diagnose_bounds
@@ -183,20 +183,6 @@ def test_rows_with_noise_variances_of_their_own_say_what_is_counted() -> None:
     (caveat,) = found.caveats
     assert "they weigh as much as 2.8 outcomes with the noise of the model" in caveat
     assert "R >= -0" not in str(diagnose_bounds(model_of(X, 0.0 * Y)))
-
-
-def test_it_says_what_it_found_and_what_limits_it() -> None:
-    X, Y, _, _ = rows(2)
-    found = diagnose_bounds(model_of(X, Y), noise_bound=0.05)
-    assert "14 outcomes refute, at level 0.05" in str(found)
-    assert found.caveats == ()
-    learned = SingleTaskGP(X, Y.unsqueeze(-1), covar_module=ScaleKernel(MaternKernel()))
-    cautious = diagnose_bounds(learned)
-    assert cautious.caveats
-    assert "caution: " in str(cautious)
-    for each in (found, cautious):
-        assert f"{each.rkhs_bound:.4g}" in str(each)
-        assert all(caveat in str(each) for caveat in each.caveats)
 
 
 def test_bad_arguments() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
 from botorch_bandits import (
-    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
@@ -23,19 +21,15 @@ from botorch_bandits import (
     Censored,
     ExponentialWeights,
     GPUpperConfidenceBound,
-    LagrangianUpperConfidenceBound,
     OracleRestart,
     RandomSearch,
     SlidingWindow,
-    TimeVaryingKernel,
     run,
 )
 from botorch_bandits.confidence import ModelCheck, check_model
 from botorch_bandits.models import candidate_grid
-from botorch_bandits.problems import DriftingGP
 
 DTYPE = torch.float64
-WEIGHED = LagrangianUpperConfidenceBound.with_options(width=2.0)
 UCB = GPUpperConfidenceBound.with_options(width=2.0)
 
 
@@ -200,24 +194,6 @@ def test_rounds_after_a_reset_are_those_of_the_whole_run() -> None:
     assert loop.check_model().rounds.tolist() == list(range(13, 21))
 
 
-@pytest.mark.slow
-def test_drift_rates_can_be_compared() -> None:
-    """A reward that drifts at the rate 0.05 is most likely under that rate of three."""
-    arms = Arms(torch.linspace(0.0, 1.0, 12, dtype=DTYPE).unsqueeze(-1))
-    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
-    drift = DriftingGP(recipe.kernel, arms, rate=0.05, seed=0, noise_std=0.2)
-    loop = BanditLoop(arms, recipe, UCB, forgetting=TimeVaryingKernel(0.05), seed=0)
-    run(loop, drift, 120, progress=False)
-    checks = {
-        rate: BanditLoop(
-            arms, recipe, UCB, forgetting=TimeVaryingKernel(rate), history=loop.history
-        ).check_model()
-        for rate in (0.0005, 0.05, 0.8)
-    }
-    assert max(checks, key=lambda rate: checks[rate].log_likelihood) == 0.05
-    assert checks[0.05].finding == "agrees"
-
-
 def test_an_offset_is_named() -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.linspace(0.0, 100.0, 60, dtype=DTYPE).unsqueeze(-1)  # far apart: independent
@@ -275,58 +251,6 @@ def test_outcomes_with_weights(domain: Box | Arms, told: str, maximize: bool) ->
             mean = float(half @ (Y[rows, 0]))
             deviation = float(1.0 + noises[k] - half @ cross) ** 0.5
             assert float(found[k]) == pytest.approx((float(Y[k]) - mean) / deviation, abs=1e-9)
-
-
-def play(
-    domain: Box | Arms,
-    recipe: Any = RECIPE,
-    acquisition: Any = UCB,
-    rounds: int = 12,
-    **options: Any,
-) -> Any:
-    """A loop of outcomes with the weights 1, 2, 3, 4, 1, ..."""
-    loop = BanditLoop(domain, recipe, acquisition, seed=0, **options)
-    for k in range(rounds):
-        query = loop.ask()
-        values = [float(query.x) - 0.7] if "constraints" in options else None
-        loop.tell(query.id, float((6.0 * query.x).sin()), values, count=1 + k % 4)
-    return loop
-
-
-@pytest.mark.slow
-def test_weights_with_other_settings() -> None:
-    counts = torch.tensor([1.0 + k % 4 for k in range(12)], dtype=DTYPE)
-    separate = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate="separate")
-    for domain in PLACES.values():
-        windowed = play(domain, forgetting=SlidingWindow(5))
-        X, Y = (each[-5:] for each in windowed.history.arrived())
-        expected = check_model(gp(X, Y), X, Y, counts[-5:])
-        torch.testing.assert_close(windowed.check_model().one_step, expected.one_step)
-        constrained = play(domain, RECIPE, WEIGHED, constraints=separate)
-        X, Y = (each[:, :1] for each in constrained.history.arrived())
-        expected = check_model(gp(X, Y), X, Y, counts)
-        torch.testing.assert_close(constrained.check_model().one_step, expected.one_step)
-    box, arms = PLACES.values()
-    relabeled = AdditiveEpochs(num_constraints=1, epoch_length=4)
-    loop = play(box, constraints=relabeled)
-    X, _ = loop.history.arrived()
-    penalized = loop.current_model().train_targets
-    expected = check_model(gp(X, penalized.unsqueeze(-1)), X, penalized, counts)
-    torch.testing.assert_close(loop.check_model().one_step, expected.one_step)
-    with pytest.raises(RuntimeError, match="means of penalized rewards"):
-        play(arms, rounds=20, constraints=relabeled).check_model()  # enough rows to be merged
-    varying = play(box, forgetting=TimeVaryingKernel(0.1))
-    X, Y = varying.history.arrived()
-    rounds = torch.arange(12, dtype=DTYPE)
-    K = torch.exp(-0.5 * (torch.cdist(X, X) / 0.3) ** 2)
-    K = K * 0.9 ** (0.5 * (rounds.unsqueeze(-1) - rounds).abs())  # (1 - 0.1) ** (|s - t| / 2)
-    L = torch.linalg.cholesky(K + torch.diag(0.04 / counts))
-    residuals = torch.linalg.solve_triangular(L, Y, upper=False).squeeze(-1)
-    torch.testing.assert_close(varying.check_model().one_step, residuals, atol=1e-8, rtol=1e-8)
-    learned = play(box, None, None)
-    model = learned.current_model()
-    expected = check_model(model, weights=model.repeats)
-    torch.testing.assert_close(learned.check_model().one_step, expected.one_step)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -34,48 +33,6 @@ def set_of(
 ) -> RidgeConfidenceSet:
     ridges = Ridges(X, torch.ones_like(y), y, kernel, torch.tensor(base, dtype=torch.float64))
     return RidgeConfidenceSet.of(ridges, bound, noise, delta, **options)
-
-
-def dense_bounds(
-    X: Tensor,
-    y: Tensor,
-    test: Tensor,
-    bound: float,
-    noise: float,
-    delta: float,
-    base: float,
-    ridges: list[float],
-) -> tuple[Tensor, Tensor]:
-    """The definition, one ridge at a time, by solving dense systems."""
-    n, K, k = len(X), kernel(X, X), kernel(test, X)
-    identity = torch.eye(n, dtype=torch.float64)
-    radius = (
-        base * y @ torch.linalg.solve(K + base * identity, y)
-        + noise**2 * torch.logdet(identity + K / base)
-        + 2 * noise**2 * math.log(1 / delta)
-    )
-    uppers, lowers = [torch.full((len(test),), bound)], [torch.full((len(test),), -bound)]
-    for a in ridges:
-        regularized = K + a * identity
-        mean = k @ torch.linalg.solve(regularized, y)
-        variance = 1 - (k * torch.linalg.solve(regularized, k.T).T).sum(-1)
-        radicand = (radius + a * bound**2 - a * y @ torch.linalg.solve(regularized, y)) / a
-        uppers.append(mean + (variance * radicand).sqrt())
-        lowers.append(mean - (variance * radicand).sqrt())
-    return torch.stack(lowers).amax(0), torch.stack(uppers).amin(0)
-
-
-@pytest.mark.parametrize("num_rows", [1, 5, 25])
-@pytest.mark.parametrize("base", [0.01, 0.3])
-def test_bounds_equal_the_definition(num_rows: int, base: float) -> None:
-    X, y, test, _ = draw(num_rows, num_rows)
-    found = set_of(X, y, 2.0, 0.1, 0.05, base)
-    lower, upper, _ = found.bounds(kernel(test, X), torch.ones(len(test), dtype=torch.float64))
-    expected = dense_bounds(X, y, test, 2.0, 0.1, 0.05, base, found.ridges.ridges.tolist())
-    assert torch.allclose(lower, expected[0], atol=1e-8, rtol=0)
-    assert torch.allclose(upper, expected[1], atol=1e-8, rtol=0)
-    gain = 0.5 * torch.logdet(torch.eye(num_rows, dtype=torch.float64) + kernel(X, X) / base)
-    assert float(found.ridges.information_gain) == pytest.approx(float(gain), abs=1e-8)
 
 
 def test_a_norm_that_cannot_be_is_refuted_without_nan() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,17 +75,6 @@ def test_shares_from_probabilities_by_hand() -> None:
     assert delays.still_to_come(4, 9) == 0.0  # none takes so long
 
 
-def exponential(mean: float, arriving: float, delay: float) -> float:
-    return arriving * (1.0 - math.exp(-delay / mean))
-
-
-def test_shares_from_a_function_by_hand() -> None:
-    delays = DelaysAsStated(partial(exponential, 3.0, 0.8))
-    waited, lost = (1.0 - 0.8 * (1.0 - math.exp(-t / 3.0)) for t in (2.0, 7.0))
-    assert delays.still_to_come(2.0, 7.0) == pytest.approx(1.0 - lost / waited, rel=1e-14)
-    assert delays.still_to_come(2.0, None) == pytest.approx(1.0 - 0.2 / waited, rel=1e-14)
-
-
 def redistributed(arrived: list[float], waiting: list[float], delay: float) -> float:
     """Kaplan and Meier's estimate as Efron has it: mass of a query without outcome moves right."""
     rows = sorted([(u, 0) for u in arrived] + [(a, 1) for a in waiting])
@@ -119,13 +107,6 @@ def test_the_estimate_against_another_computation_of_it(seed: int) -> None:
     before, after = (redistributed(arrived, everyone, delay) for delay in (3.0, 8.0))
     if before > 1e-9:
         assert found.still_to_come(3.0, 8.0) == pytest.approx(1.0 - after / before, abs=1e-10)
-
-
-def test_the_estimate_by_hand() -> None:
-    # delays 2, 2, 3, 5; waiting at ages 2, 4; one was given up
-    found = DelaysAsSeen.estimate({2.0: 2, 3.0: 1, 5.0: 1}, [4.0, 2.0], 1)
-    assert found.survival == pytest.approx((5 / 7, 5 / 7 * 3 / 4, 5 / 7 * 3 / 4 / 2), rel=1e-14)
-    assert found.still_to_come(2.0, 5.0) == pytest.approx(1.0 - 3 / 4 / 2, rel=1e-14)
 
 
 # --- heights --------------------------------------------------------------------------------

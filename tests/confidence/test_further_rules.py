@@ -6,8 +6,7 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -122,18 +121,6 @@ def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
     assert float(two) == pytest.approx(
         float(gp_ucb_compact_width(2, 4, delta, 1.0, 1.0, 5.0 / s)), abs=1e-10
     )
-
-
-def test_scalarized_outputs_share_delta() -> None:
-    models = ModelListGP(scaled_model(1.0, 0.1), scaled_model(4.0, 0.1))
-    weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
-    summary = PriorSummary(models, ScalarizedPosteriorTransform(weights))
-    joint = AMMWidth((1.0, 3.0), (0.1, 0.2), delta=0.1).width(summary, 1)
-    single = [
-        AMMWidth(b, r, delta=0.05).width(PriorSummary(m), 1)
-        for m, b, r in zip(models.models, (1.0, 3.0), (0.1, 0.2), strict=True)
-    ]
-    assert float(joint) == pytest.approx(math.hypot(*map(float, single)), abs=1e-10)
 
 
 def test_a_gain_bound_stands_for_the_realized_gain() -> None:

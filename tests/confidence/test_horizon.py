@@ -33,7 +33,7 @@ from botorch_bandits.confidence.horizon import (
     realized_ts_regret_bound,
     regret_bound_of_width,
 )
-from botorch_bandits.penalties import Exponential, Linear, Polynomial
+from botorch_bandits.penalties import Linear
 
 
 def gain(count: int) -> float:
@@ -46,9 +46,6 @@ CASES = list(itertools.product([3, 60], [1.0, 4.0], [0.0, 0.7, 2.0]))
 
 def c1_squared(lam: float) -> float:
     return 2.0 / math.log(1.0 + 1.0 / lam)
-
-
-# --- what the sums rest on --------------------------------------------------------------------
 
 
 # --- upper confidence bounds ------------------------------------------------------------------
@@ -199,47 +196,9 @@ def test_censored_feedback(T: int, any_lambda: bool) -> None:
 # --- constraints ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("penalty", [Exponential(0.7), Polynomial(1.3, 2.5)])
-@pytest.mark.parametrize("m", [1, 3])
-def test_exact_constraints(penalty: Any, m: int) -> None:
-    L, S, B, R, delta, lam, gap = 12, 30, 5.0, 0.2, 0.1, 1.5, 0.8
-    w = B + R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(L / delta)))
-    U = L * min(2 * w * math.sqrt(S * min(c1_squared(lam) * gain(S), S)), 2 * B * S)
-    level = 1 + L * gap + U / S
-    if isinstance(penalty, Exponential):
-        inverse = math.log(level) / penalty.c
-    else:
-        inverse = (level ** (1 / penalty.n) - 1) / penalty.c
-    found = exact_constraints_bounds(L, S, gain, B, R, delta, lam, penalty, gap, m)
-    assert found.regret == pytest.approx(U, rel=1e-12)
-    assert found.violation == pytest.approx(math.sqrt(m) * S * inverse, rel=1e-9)
-    assert found.multiplier is None
-
-
 def test_exact_constraints_refuse_a_linear_penalty() -> None:
     with pytest.raises(ValueError, match="penalty is Linear"):
         exact_constraints_bounds(2, 5, gain, 1.0, 0.1, 0.1, 1.0, Linear(), 0.0)
-
-
-@pytest.mark.parametrize("m", [1, 2])
-def test_noisy_constraints(m: int) -> None:
-    L, S, B, R, delta, lam, mu, eps, Q, M = 40, 4000, 2.0, 0.05, 0.1, 1.0, 0.15, 1.0, 9.0, 1.2
-    level = delta / (2 * L)
-    noise = R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(1 / level)))
-    W = 2 * math.sqrt(c1_squared(lam) * gain(S) / S)
-    g = math.sqrt(4 * m) + math.sqrt(math.log(1 / level))
-    numerator = 2 * Q + W * (B + noise) + m * mu * M**2 + 4 * mu * R**2 * g**2 / S
-    kappa = math.sqrt(m) * mu * M + 2 * mu * R * g / math.sqrt(S)
-    kappa += numerator / (eps - W * noise - 2 * R * g / math.sqrt(S))
-    found = noisy_constraints_bounds(L, S, gain, B, R, delta, lam, mu, eps, Q, M, m)
-    assert found.multiplier == pytest.approx(kappa, rel=1e-12)
-    violation = S * kappa / mu + 2 * R * L * (
-        math.sqrt(4 * m * S) + math.sqrt(S * math.log(1 / level))
-    )
-    assert found.violation == pytest.approx(min(violation, math.sqrt(m) * M * L * S), rel=1e-12)
-    regret = S * W * (B + math.sqrt(1 + kappa**2) * noise) + m * S * mu * M**2
-    regret = L * (regret + 4 * mu * R**2 * g**2 + 2 * R * kappa * math.sqrt(S) * g)
-    assert found.regret == pytest.approx(min(regret, 2 * Q * L * S), rel=1e-12)
 
 
 def test_a_margin_that_is_too_small_says_which_would_do() -> None:

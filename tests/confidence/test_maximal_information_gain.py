@@ -55,28 +55,6 @@ def test_greedy_set_is_the_dense_one() -> None:
     assert GreedyGain(K, lam).greedy_gain(8) == pytest.approx(gain_of(K, chosen, lam), abs=1e-10)
 
 
-@pytest.mark.slow
-def test_water_filling_solves_its_own_problem() -> None:
-    """No other split of the observations over eigenvalues gains more; the best one is reached."""
-    K, lam, total = squared_exponential(5, 1), 0.2, 7
-    eigenvalues = torch.linalg.eigvalsh(K).clamp_min(0.0)
-    bound = WaterFillingGain(K, lam)(total)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(2000):
-        weights = -torch.rand(5, dtype=torch.float64, generator=generator).log()
-        split = total * weights / weights.sum()
-        assert float(torch.log1p(split * eigenvalues / lam).sum() / 2) <= bound + 1e-9
-    # gradient ascent on the simplex ends at the bound
-    logits = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=0.05)
-    for _ in range(3000):
-        optimizer.zero_grad()
-        value = torch.log1p(total * logits.softmax(0) * eigenvalues / lam).sum() / 2
-        (-value).backward()
-        optimizer.step()
-    assert float(value.detach()) == pytest.approx(bound, abs=1e-3)
-
-
 def test_published_comparison_on_a_hundred_arms() -> None:
     """Squared exponential, 100 arms, lam = 0.03, 1000 rounds: the order and rough sizes."""
     points = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)

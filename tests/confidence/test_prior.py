@@ -21,7 +21,6 @@ from botorch.acquisition.objective import (
 )
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import (
-    MixedSingleTaskGP,
     ModelListGP,
     MultiTaskGP,
     SingleTaskGP,
@@ -292,17 +291,6 @@ def test_a_kernel_that_is_not_stationary_counts_with_its_outputscale() -> None:
     assert prior.standard_deviation.item() == 2.0
     (plain,) = read_prior(BanditGP(X, Y[:, :1], LinearKernel(), noise=0.1))
     assert plain.standard_deviation.item() == 1.0
-
-
-def test_mixed_models_are_read_too() -> None:
-    rows = torch.cat([X[:, :1], torch.arange(9).double()[:, None] % 3], dim=-1)
-    model = MixedSingleTaskGP(rows, Y[:, :1], cat_dims=[1]).eval()
-    (prior,) = read_prior(model)
-    K = model.covar_module(rows).to_dense().detach()
-    noise = float(model.likelihood.noise)
-    gain = 0.5 * torch.logdet(torch.eye(len(K), dtype=torch.float64) + K / noise)
-    assert prior.information_gain.item() == pytest.approx(gain.item(), rel=1e-10)
-    assert prior.prior_variance.item() == pytest.approx(K[0, 0].item(), rel=1e-12)
 
 
 # --- what was learned ---------------------------------------------------------------------------

@@ -51,7 +51,6 @@ from papers.chowdhury import RateGain
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
 B, DELTA, LENGTHSCALE, OUTPUTSCALE = 3.0, 0.1, 0.3, 2.3
-Array = Any
 
 
 def scaled_kernel(outputscale: float = OUTPUTSCALE) -> ScaleKernel:
@@ -392,17 +391,3 @@ def test_penalized_outcomes_need_a_number() -> None:
     lagrangian = LagrangianUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound="model")
     rule = AdditiveEpochs(1, epoch_length=5, step_size=0.5, surrogate="separate")
     BanditLoop(Arms(TEST), recipe, lagrangian, constraints=rule).ask()
-
-
-def test_pending_points_go_with_rows_of_their_own_noise() -> None:
-    pending = uniform(2, 2, seed=6)
-    for acquisition in (
-        ImprovedUpperConfidenceBound,
-        AMMUpperConfidenceBound,
-        DMMUpperConfidenceBound,
-    ):
-        acqf = acquisition(model_of(), rkhs_bound=B, noise_bound="model", X_pending=pending)
-        alone = acquisition(model_of(), rkhs_bound=B, noise_bound="model")
-        points = TEST.unsqueeze(-2)
-        assert bool((acqf(points) < alone(points)).any())
-        assert any("pending" in gap for gap in acqf.guarantee().reasons)

@@ -20,7 +20,7 @@ from botorch_bandits.confidence import (
     realized_regret_bound,
     width_of_variation,
 )
-from botorch_bandits.penalties import Exponential
+from botorch_bandits.penalties import Exponential, Polynomial
 
 B, R, DELTA = 2.0, 0.1, 0.1
 BOUNDS = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
@@ -129,32 +129,44 @@ def gain(count: int) -> float:
     return 0.4 * math.log1p(count)
 
 
+def noise_term(rounds: int, odds: float, lam: float, any_lambda: bool) -> float:
+    """What the noise adds to the width of the last round, as printed or for every lam."""
+    root = math.sqrt(2 * (gain(rounds - 1) + (not any_lambda) + math.log(odds)))
+    return R * root / (math.sqrt(lam) if any_lambda else 1.0)
+
+
 @pytest.mark.parametrize("v", [0.0, 0.02])
-@pytest.mark.parametrize("lam", [0.3, 2.0])
-def test_bounds_of_theorem_1_for_functions_that_vary(v: float, lam: float) -> None:
+@pytest.mark.parametrize(("lam", "any_lambda"), [(0.3, True), (2.0, True), (2.0, False)])
+@pytest.mark.parametrize("penalty", [Exponential(0.8), Polynomial(1.3, 2.5)])
+def test_bounds_of_theorem_1_are_its_formulas(
+    penalty: Any, lam: float, any_lambda: bool, v: float
+) -> None:
     L, S, m, gap = 6, 50, 2, 0.4
     found = exact_constraints_bounds(
-        L, S, gain, B, R, DELTA, lam, Exponential(0.8), gap, m, any_lambda=True, variation=v
+        L, S, gain, B, R, DELTA, lam, penalty, gap, m, any_lambda=any_lambda, variation=v
     )
-    w = B + R / math.sqrt(lam) * math.sqrt(2 * (gain(S - 1) + math.log(L / DELTA)))
-    w += v * math.sqrt((S - 1) / lam)
+    w = B + v * math.sqrt((S - 1) / lam) + noise_term(S, L / DELTA, lam, any_lambda)
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     U = L * min(2 * w * math.sqrt(S * min(c1 * gain(S), S)), 2 * B * S) + 2 * v * L * S
     assert found.regret == pytest.approx(U, rel=1e-12)
-    inverse = math.log(1.0 + L * gap + U / S) / 0.8
+    level = 1.0 + L * gap + U / S
+    inverse = (level ** (1 / 2.5) - 1.0) / 1.3
+    if isinstance(penalty, Exponential):
+        inverse = math.log(level) / 0.8
     assert found.violation == pytest.approx(math.sqrt(m) * S * inverse, rel=1e-10)
 
 
 @pytest.mark.parametrize("v", [0.0, 0.02])
-def test_bounds_of_theorem_2_for_functions_that_vary(v: float) -> None:
+@pytest.mark.parametrize("any_lambda", [True, False])
+def test_bounds_of_theorem_2_are_its_formulas(any_lambda: bool, v: float) -> None:
     L, S, m, mu, eps, Q, M, lam = 9, 400, 2, 0.3, 2.5, 1.0, 1.5, 2.0
     found = noisy_constraints_bounds(
-        L, S, gain, B, R, DELTA, lam, mu, eps, Q, M, m, any_lambda=True, variation=v
+        L, S, gain, B, R, DELTA, lam, mu, eps, Q, M, m, any_lambda=any_lambda, variation=v
     )
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     W = 2.0 * math.sqrt(min(c1 * gain(S), S) / S)
     share = DELTA / (2 * L)
-    term = R / math.sqrt(lam) * math.sqrt(2 * (gain(S - 1) + math.log(1 / share)))
+    term = noise_term(S, 1 / share, lam, any_lambda)
     B_v = B + v * math.sqrt((S - 1) / lam)
     g = math.sqrt(4 * m) + math.sqrt(math.log(1 / share))
     top = 2 * Q + 2 * v + W * (B_v + term) + m * mu * M**2 + 4 * mu * R**2 * g**2 / S

@@ -146,17 +146,6 @@ def test_theorems_on_draws_need_nothing_of_the_prior_mean(name: str) -> None:
     assert told(name, BanditGP(X, Y, kernel(), noise=0.05, prior_mean=3.0)).gaps == ()
 
 
-def test_what_is_vouched_for_changes_no_value() -> None:
-    points = ARMS.unsqueeze(-2)
-    for name, (cls, options) in CASES.items():
-        seed = {"seed": 3} if "thompson" in name or name == "randomized" else {}
-        values = [
-            cls(model_for(name), **options, **seed, assume=assume)(points)
-            for assume in ((), ("fixed prior", "centered bound"))
-        ]
-        assert torch.equal(*values)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_kept_by_copies_and_after_new_hyperparameters(name: str) -> None:
     cls, options = CASES[name]

@@ -10,7 +10,6 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
-from botorch.models.transforms import Normalize
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from models.textbook import double, uniform
 from torch import Tensor
@@ -111,17 +110,6 @@ def test_bounds_in_units_of_the_prior_are_taken_as_they_are() -> None:
         KernelizedWidth(2.0, 0.5, DELTA, units="raw")
 
 
-def test_the_width_does_not_depend_on_the_mode_of_the_model() -> None:
-    bounds = double([[-1.0, -1.0], [2.0, 2.0]])
-    model = SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
-    widths = []
-    for training in (True, False, True):
-        model.train(training)
-        widths.append(width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 1.0]).item())
-        assert model.training == training
-    assert widths[0] == widths[1] == widths[2]
-
-
 # --- several outputs --------------------------------------------------------------------------
 
 
@@ -167,21 +155,6 @@ def test_one_number_serves_all_outputs_and_others_must_match() -> None:
         width_of(KernelizedWidth((1.0, 2.0, 3.0), 0.5, DELTA), model, [1.0, 1.0])
     with pytest.raises(ValueError, match="noise_bound has 1 entries"):
         width_of(KernelizedWidth(1.0, (0.5,), DELTA), model, [1.0, 1.0])
-
-
-# --- batches ----------------------------------------------------------------------------------
-
-
-def test_a_batched_model_has_one_width_a_batch() -> None:
-    inputs, outcomes = uniform(3, 7, 2, seed=2), uniform(3, 7, 1, seed=3)
-    noise = double([0.1, 0.5, 3.0])
-    model = BanditGP(inputs, outcomes, scaled_kernel(2.0), noise)
-    widths = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), model)
-    assert widths.shape == (3,)
-    for k in range(3):
-        single = BanditGP(inputs[k], outcomes[k], scaled_kernel(2.0), noise[k].item())
-        alone = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), single)
-        assert widths[k].item() == pytest.approx(alone.item(), rel=1e-10)
 
 
 # --- explicit gains, and models that cannot be read -------------------------------------------

@@ -66,21 +66,6 @@ def test_any_lambda(
         assert width.item() <= igp_ucb_width(rkhs_bound, noise_bound, gain, delta).item()
 
 
-def test_ingredients_broadcast() -> None:
-    rkhs_bound = double([1.0, 2.0, 3.0])
-    noise_bound = double([[0.1], [0.2]])
-    gain = double([[0.0, 1.0, 4.0]])
-    lam = double([[0.5], [2.0]])
-    printed = igp_ucb_width(rkhs_bound, noise_bound, gain, 0.05)
-    general = any_lambda_width(rkhs_bound, noise_bound, gain, 0.05, lam)
-    assert printed.shape == general.shape == (2, 3)
-    for i in range(2):
-        for j in range(3):
-            arguments = (rkhs_bound[j].item(), noise_bound[i, 0].item(), gain[0, j].item(), 0.05)
-            assert printed[i, j].item() == igp_ucb_width(*arguments).item()
-            assert general[i, j].item() == any_lambda_width(*arguments, lam[i, 0].item()).item()
-
-
 def test_widths_are_double_whatever_the_default() -> None:
     for width in (
         igp_ucb_width(1, 1, 1, 0.1),

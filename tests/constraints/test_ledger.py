@@ -97,15 +97,3 @@ def test_bad_tables_are_refused():
         Ledger(g + torch.nan, torch.tensor([1, 1, 1]), one)
     with pytest.raises(ValueError, match="2, but 3 outcomes"):
         Ledger(g, torch.tensor([1, 1, 1]), one).budget_left(horizon=2)
-
-
-def test_it_prints_averages_and_not_its_rows():
-    ledger = Ledger(
-        torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64),
-        torch.tensor([1, 1, 2]),
-        torch.ones(2, 1, dtype=torch.float64),
-    )
-    sizes = "1 constraint, 2 epochs, average value [-0.166667]"
-    averages = "average violation signed [0.0], rectified [0.5] (ignoring slack)"
-    assert repr(ledger) == f"Ledger(3 outcomes, {sizes}, {averages})"
-    assert repr(make((2, 3))[0]) == "Ledger(2 constraints, 4 epochs, batch_shape=(2, 3))"

@@ -278,19 +278,6 @@ def test_a_fit_is_as_good_as_the_ordinary_one(name: str, num_rows: int, prior: A
     assert values[0] > start
 
 
-@pytest.mark.slow
-def test_a_learned_fit_is_as_good_as_the_ordinary_one_on_a_dozen_data_sets() -> None:
-    for seed in range(12):
-        values = []
-        for cls in (LearnedGP, SingleTaskGP):
-            mll = learned(num_rows=5 + seed, seed=seed, cls=cls)
-            mll.model.mean_module.constant = double(0.0)
-            fit_gpytorch_mll(mll)
-            mll.train()
-            values.append(-ordinary(mll)[0])
-        assert values[0] >= values[1] - 1e-5, seed
-
-
 def test_a_step_that_is_far_too_long_is_not_the_end() -> None:
     # in logarithms the second step would be 2000 long
     X, Y = smooth_data(200, 6, seed=3, noise=1e-4)

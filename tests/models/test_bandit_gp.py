@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import math
 import pickle
 import warnings
 from collections.abc import Callable
@@ -39,7 +38,6 @@ from .textbook import (
     KernelFunction,
     double,
     linear,
-    log_likelihood,
     matern,
     posterior,
     squared_exponential,
@@ -148,23 +146,6 @@ def test_without_data_it_is_the_prior(name: str) -> None:
     assert model.posterior(POINTS.unsqueeze(-2)).mean.shape == (6, 1, 1)
 
 
-def test_gradients_exist_without_data() -> None:
-    flat = UpperConfidenceBound(BanditGP(X[:0], Y[:0, :1], RBFKernel()), beta=4.0)
-    point = POINTS[:1].clone().requires_grad_(True)
-    value = flat(point)
-    value.backward()
-    assert value.item() == pytest.approx(2.0, rel=1e-12)
-    assert point.grad is not None
-    assert point.grad.tolist() == [[0.0, 0.0]]
-    candidate, best = optimize_acqf(flat, BOUNDS, q=1, num_restarts=2, raw_samples=8)
-    assert best.item() == pytest.approx(2.0, rel=1e-12)
-    # A linear kernel's prior is widest at the far corner.
-    widening = UpperConfidenceBound(BanditGP(X[:0], Y[:0, :1], linear_kernel(1.5)), beta=4.0)
-    candidate, best = optimize_acqf(widening, BOUNDS, q=1, num_restarts=2, raw_samples=8)
-    assert candidate.tolist() == [[1.0, 1.0]]
-    assert best.item() == pytest.approx(2.0 * math.sqrt(3.0), rel=1e-10)
-
-
 @kernels
 def test_batches_are_separate_models(name: str) -> None:
     build, function = KERNELS[name]
@@ -222,30 +203,6 @@ def test_conditioning_is_rebuilding(name: str, num_rows: int) -> None:
 
 
 # --- pathwise draws -------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_rows", [0, 6])
-@pytest.mark.parametrize("nu", [None, 2.5])
-def test_paths_have_the_moments_of_the_posterior(num_rows: int, nu: float | None) -> None:
-    # 24 sets of random features with 200 paths each: standard errors between the sets.
-    base = RBFKernel() if nu is None else MaternKernel(nu=nu)
-    function = squared_exponential(0.4, 2.0) if nu is None else matern(nu, 0.4, 2.0)
-    model = BanditGP(X[:num_rows], Y[:num_rows, :1], scaled(base, 2.0, 0.4), noise=0.1)
-    mean, covariance = posterior(function, X[:num_rows], Y[:num_rows, 0], 0.1, POINTS[:3])
-    means, seconds = [], []
-    with torch.no_grad():
-        for seed in range(24):
-            torch.manual_seed(seed)
-            paths = get_matheron_path_model(model, torch.Size([200]))
-            draws = paths.posterior(POINTS[:3]).mean.squeeze(-1) - mean
-            means.append(draws.mean(0))
-            seconds.append(draws.mT @ draws / 200)
-    for estimates, expected in ((means, 0.0 * mean), (seconds, covariance)):
-        stacked = torch.stack(estimates)
-        error = (stacked.mean(0) - expected).abs()
-        assert (error < 5.0 * stacked.std(0) / math.sqrt(24)).all()
-    assert torch.stack(seconds).std(0).max().item() < 0.5
 
 
 def test_paths_of_batches() -> None:
@@ -310,44 +267,6 @@ def test_fitting_does_nothing_where_nothing_can_be_learned(model: BanditGP) -> N
     fit(model)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not model.training
-
-
-def test_batches_learn_hyperparameters_of_their_own() -> None:
-    inputs, targets = X.expand(2, 12, 2), Y.mT.unsqueeze(-1)
-    model = BanditGP(
-        inputs, targets, scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True
-    )
-    fit(model)
-    model.eval()
-    scales, noises = model.covar_module.outputscale, model.likelihood.noise.squeeze(-1)
-    assert scales.shape == noises.shape == (2,)
-    for j in range(2):
-        alone = BanditGP(
-            X, Y[:, [j]], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True
-        )
-        fit(alone)
-
-        def likelihood(kernel: Any, scale: Tensor, noise: Tensor, index: Any, j: int = j) -> float:
-            lengthscale = kernel.base_kernel.lengthscale[index].reshape(()).item()
-            function = squared_exponential(lengthscale, scale.item())
-            return log_likelihood(function, X, Y[:, j], noise.item())
-
-        together = likelihood(model.covar_module, scales[j], noises[j], j)
-        separate = likelihood(
-            alone.covar_module, alone.covar_module.outputscale, alone.likelihood.noise, ...
-        )
-        assert together == pytest.approx(separate, abs=1e-2)
-
-
-def test_conditioning_keeps_what_was_learned() -> None:
-    empty = BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1, learn_hyperparameters=True)
-    assert empty.condition_on_observations(X, Y[:, :1]).learn_hyperparameters
-    model = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True)
-    fit(model)
-    more = model.condition_on_observations(NEW_X, NEW_Y[:, :1])
-    assert more.learn_hyperparameters
-    assert torch.equal(more.covar_module.outputscale, model.covar_module.outputscale)
-    assert torch.equal(more.likelihood.noise, model.likelihood.noise)
 
 
 # --- what BoTorch does with it ------------------------------------------------------------------
@@ -509,26 +428,3 @@ def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
     assert points.grad is not None
     assert torch.isfinite(points.grad).all()
     assert points.grad.abs().max().item() > 0.0
-
-
-def test_fitting_raises_the_likelihood_of_the_data() -> None:
-    y = Y[:, :1] + 0.3 * torch.randn(
-        12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    )
-    model = BanditGP(X, y, scaled(RBFKernel(), 1.0, 0.05), 1.0, learn_hyperparameters=True)
-    start = log_likelihood(squared_exponential(0.05), X, y[:, 0], 1.0)
-    fit(model)
-    kernel, noise = model.covar_module, model.likelihood.noise.item()
-
-    def value(lengthscale: float, scale: float, noise: float) -> float:
-        return log_likelihood(squared_exponential(lengthscale, scale), X, y[:, 0], noise)
-
-    found = (kernel.base_kernel.lengthscale.item(), kernel.outputscale.item(), noise)
-    best = value(*found)
-    assert best > start + 5.0
-    assert noise > 1e-3
-    # it is a maximum: a step in any hyperparameter loses likelihood
-    for i in range(3):
-        for factor in (0.9, 1.1):
-            moved = [f * factor if i == k else f for k, f in enumerate(found)]
-            assert value(*moved) < best + 1e-6

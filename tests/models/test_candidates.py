@@ -289,37 +289,6 @@ def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
         close(variance[k], covariance.diagonal())
 
 
-@pytest.mark.slow
-def test_true_prior_is_a_martingale_and_survives() -> None:
-    """The mean of the evidence of the true prior is 1; it is eliminated as seldom as proved.
-
-    At a low signal, so that the mean is seen: at a high one it comes from rare large values.
-    """
-    priors = candidate_grid([0.2, 0.8], [4.0, 16.0], [1.0])
-    recipe = BanditGP.with_candidates(priors)
-    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
-    generator = torch.Generator().manual_seed(11)
-    num_runs, num_rounds, level = 250, 10, 0.5
-    factor = torch.linalg.cholesky(matern(2.5, 0.2)(choices, choices) + 1e-12 * torch.eye(6))
-    values, thrown_out = [], 0
-    for _ in range(num_runs):
-        reward = factor @ torch.randn(6, dtype=torch.float64, generator=generator)
-        player, arms, outcomes = player_of_list(recipe, choices), [], []
-        rule: Any = player.rule
-        for t in range(num_rounds):
-            seen = player.look(t + 1, rows_on_arms(arms, outcomes))
-            arms.append(int(rule.known(seen).mean.argmax()))  # a rule that looks at what it saw
-            noise = 2.0 * float(torch.randn((), dtype=torch.float64, generator=generator))
-            outcomes.append(float(reward[arms[-1]]) + noise)
-        player.condition(rows_on_arms(arms, outcomes))
-        values.append(float(player.evidence.log_evidence_against[0].exp()))
-        thrown_out += not bool(player.evidence.survivors(level)[0])
-    sample = double(values)
-    assert abs(float(sample.mean()) - 1.0) < 4.0 * float(sample.std()) / math.sqrt(num_runs)
-    assert float(sample.std()) > 0.1  # it does move
-    assert thrown_out / num_runs < level + 4.0 * math.sqrt(level * (1 - level) / num_runs)
-
-
 def test_a_refuted_list_is_told() -> None:
     priors = candidate_grid([0.1, 0.2], [0.01], [1.0])
     recipe = BanditGP.with_candidates(priors, names=["short", "long"])
@@ -340,16 +309,6 @@ def test_a_refuted_list_is_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert evidence.in_force(1e-30).all()
-
-
-def test_weights_are_never_divided_by_those_of_survivors() -> None:
-    evidence = CandidateEvidence([1.0, 1.0, 2.0])
-    evidence.update([-50.0, -1.0, -2.0])
-    assert evidence.survivors(0.05).tolist() == [False, True, True]
-    evidence.update([0.0, -1.0, -2.0])
-    joint = double([-50.0, -2.0, -4.0])
-    expected = torch.logsumexp(joint + double([0.25, 0.25, 0.5]).log(), 0) - joint
-    torch.testing.assert_close(evidence.log_evidence_against, expected)
 
 
 def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecipe) -> None:
@@ -561,14 +520,6 @@ def test_conditioning_leaves_the_model_as_it_was(recipe: CandidatesRecipe) -> No
     assert model.num_rows == 5
     with pytest.raises(UnsupportedError, match="2 such rows"):
         model.hallucinated(X[:2]).condition_on_observations(X[5:], Y[5:])
-
-
-def test_a_list_is_shown_in_one_line() -> None:
-    recipe = BanditGP.with_candidates(candidate_grid([0.1, 0.2, 0.4], [0.01, 0.1], [0.3, 1.0]))
-    first, second, *_, last = recipe.names
-    assert repr(recipe) == f"CandidatesRecipe(12 priors: {first!r}, {second!r}, ..., {last!r})"
-    three = BanditGP.with_candidates(recipe.candidates[:3], names=["a", "b", "c"], num_skipped=8)
-    assert repr(three) == "CandidatesRecipe(3 priors: 'a', 'b', 'c', num_skipped=8)"
 
 
 def test_default_names_have_the_numbers_of_all_parts_of_a_kernel() -> None:

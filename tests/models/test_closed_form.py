@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from botorch.models.transforms import Normalize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.settings import propagate_grads
 from gpytorch import settings
-from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP
@@ -142,18 +141,6 @@ def test_inputs_are_normalized_before(name: str) -> None:
     found = model.posterior(points)
     assert torch.allclose(mean, found.mean[:, 0], rtol=0, atol=1e-10)
     assert torch.allclose(variance, found.variance[:, 0], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("noise", [1e-2, 1e-3])
-@pytest.mark.parametrize("name", ["squared exponential", "matern 5/2"])
-def test_a_thousand_appended_rows(name: str, noise: float) -> None:
-    kernel, function = case(name, 2)
-    X = uniform(1001, 2, seed=0)
-    model: Any = BanditGP(X[:1], outcomes(X[:1]), kernel, noise)
-    model.posterior(X[:1])
-    for i in range(1, 1001):
-        model = model.condition_on_observations(X[i : i + 1], outcomes(X[i : i + 1]))
-    assert_dense(model, function, X, outcomes(X), noise)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -306,12 +293,3 @@ def test_the_information_gain_needs_no_factor_of_its_own(num_rows: int) -> None:
     model.train()
     assert model.closed_form is None
     assert model.information_gain.item() == pytest.approx(gain, abs=1e-9)
-
-
-def test_the_information_gain_of_other_models() -> None:
-    X = uniform(10, 2, seed=0)
-    one = BanditGP(X, outcomes(X), LinearKernel(), 0.1).information_gain
-    assert BanditGP(X[:0], outcomes(X[:0]), RBFKernel(), 0.1).information_gain.item() == 0.0
-    batched = BanditGP(X.expand(3, 10, 2), outcomes(X).expand(3, 10, 1), LinearKernel(), 0.1)
-    assert torch.allclose(batched.information_gain, one.expand(3), rtol=1e-12)
-    assert math.isfinite(one.item())

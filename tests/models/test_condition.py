@@ -18,7 +18,6 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, PairwiseGP, SingleTaskGP, SingleTaskVariationalGP
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model
 from botorch.models.multitask import KroneckerMultiTaskGP
 from botorch.models.transforms import Normalize
@@ -250,34 +249,6 @@ def test_each_batch_is_conditioned_on_its_own_mean(kind: str, num_outputs: int) 
         alone = hallucinate(make(inputs[k], targets[k], levels[k]), PENDING).posterior(POINTS)
         assert close(after.mean[k], alone.mean)
         assert close(after.variance[k], alone.variance)
-
-
-@pytest.mark.parametrize("given", [False, True], ids=["learned noise", "given noise"])
-def test_each_member_of_an_ensemble_is_conditioned_on_its_own_mean(given: bool) -> None:
-    torch.manual_seed(0)
-    levels = 0.05 + 0.1 * uniform(9, 1, seed=20) if given else None
-    model = EnsembleMapSaasSingleTaskGP(
-        X, Y[:, :1], levels, num_taus=3, input_transform=unit_cube()
-    )
-    fitted(model)
-    pending = hallucinate(model, PENDING)
-    assert type(pending) is EnsembleMapSaasSingleTaskGP
-    after, kernel = pending.posterior(POINTS), model.covar_module
-    assert close(after.mean, model.posterior(POINTS).mean)
-    shift, unit = Y[:, 0].mean().item(), Y[:, 0].std().item()
-    for k in range(3):
-        lengthscale = kernel.base_kernel.lengthscale[k, 0].detach()
-        dense = Dense(
-            matern(2.5, lengthscale, kernel.outputscale[k].item()),
-            model.likelihood.noise[k].detach() if levels is None else levels[:, 0] / unit**2,
-            Y[:, 0],
-            model.mean_module.constant[k].item(),
-            shift,
-            unit,
-        )
-        mean, covariance = dense.hallucinated(POINTS)
-        assert close(after.mean[k, :, 0], mean)
-        assert close(after.variance[k, :, 0], covariance.diagonal())
 
 
 # --- what is refused ------------------------------------------------------------------------------

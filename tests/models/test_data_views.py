@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.models.transforms.input import Normalize
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import BanditGP
 
@@ -33,19 +32,6 @@ def test_since_is_the_dense_posterior_of_the_kept_rows(row):
     assert torch.allclose(found.mean[:, 0], 0.3 + mean, rtol=0.0, atol=1e-8)
     assert torch.allclose(found.variance[:, 0], covariance.diagonal(), rtol=0.0, atol=1e-8)
     assert model.num_rows == 9  # the user's model is as it was
-
-
-def test_since_keeps_settings_and_raw_inputs():
-    X, Y = data(3)
-    transform = Normalize(2, bounds=torch.tensor([[-4.0, -4.0], [4.0, 4.0]], dtype=torch.float64))
-    kernel = MaternKernel(nu=1.5)
-    model = BanditGP(X, Y, kernel=kernel, noise=0.1, input_transform=transform)
-    model.eval()
-    view = model.since(4)
-    assert torch.equal(view.raw_inputs, X[4:])
-    same = BanditGP(X[4:], Y[4:], kernel=kernel, noise=0.1, input_transform=transform)
-    points = data(7)[0]
-    assert torch.equal(view.posterior(points).mean, same.posterior(points).mean)
 
 
 def test_rows_that_there_are_not_are_refused():

@@ -9,7 +9,6 @@ import torch
 from botorch.exceptions.errors import ModelFittingError
 
 from botorch_bandits import FittedSingleTaskGP
-from botorch_bandits.confidence import KernelizedWidth, PriorSummary
 from botorch_bandits.models import RefitWarning, winsorized
 
 from .textbook import double, matern, posterior, uniform
@@ -45,11 +44,6 @@ def test_the_posterior_is_that_of_its_learned_parameters_in_raw_units() -> None:
     )
 
 
-def test_equal_data_give_equal_models() -> None:
-    first, second = (FittedSingleTaskGP(BOUNDS.tolist())(X, Y) for _ in range(2))
-    assert torch.equal(first.posterior(POINTS).mean, second.posterior(POINTS).mean)
-
-
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 def test_one_row_is_enough() -> None:
     found = FittedSingleTaskGP(BOUNDS)(X[:1], Y[:1]).posterior(POINTS)
@@ -69,13 +63,6 @@ def test_a_fit_that_fails_leaves_the_starting_hyperparameters(
         model = FittedSingleTaskGP(BOUNDS)(X, Y)
     assert model.covar_module.outputscale.item() == 1.0
     assert torch.isfinite(model.posterior(POINTS).mean).all()
-
-
-def test_what_is_learned_has_no_guarantee() -> None:
-    summary = PriorSummary(FittedSingleTaskGP(BOUNDS)(X, Y))
-    promise = KernelizedWidth(2.0, 0.1, 0.1, any_lambda=True).guarantee(summary, 1)
-    assert not promise.holds
-    assert "outcome scale and mean (Standardize)" in promise.gaps[0]
 
 
 def test_bounds_may_be_pairs() -> None:

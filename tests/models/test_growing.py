@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import (
-    qKnowledgeGradient,
-)
 from botorch.models.transforms import Normalize
-from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -278,31 +274,6 @@ def test_copies_and_pickles_of_a_grown_model(transform: Normalize | None) -> Non
 
 
 # --- BoTorch at work on a grown model -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("transform", [None, NORMALIZE])
-def test_fantasies_of_a_grown_model(transform: Normalize | None) -> None:
-    model = append(build(10, input_transform=transform), 10, 11, 12)
-    model.posterior(POINTS)
-    fantasies = model.fantasize(X[20:22], SobolQMCNormalSampler(torch.Size([4]), seed=0))
-    found = fantasies.posterior(POINTS.squeeze(-2))
-    assert found.mean.shape == (4, 7, 1)
-    assert fantasies.closed_form is None
-    samples = fantasies.train_targets[..., -2:]
-    for i in range(4):
-        rebuilt = BanditGP(
-            torch.cat([X[:12], X[20:22]]),
-            torch.cat([Y[:12], samples[i].unsqueeze(-1)]),
-            kernel(),
-            0.01,
-            input_transform=transform,
-        ).posterior(POINTS.squeeze(-2))
-        assert torch.allclose(found.mean[i], rebuilt.mean, rtol=0, atol=1e-8)
-        assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-8)
-    points = uniform(2, 5, 2, seed=8).requires_grad_(True)
-    qKnowledgeGradient(model, num_fantasies=4)(points).sum().backward()
-    assert points.grad is not None
-    assert points.grad.abs().max().item() > 0.0
 
 
 def test_rows_with_a_gradient_take_the_ordinary_way() -> None:

@@ -91,18 +91,6 @@ def test_hyperparameters_of_one_model_leave_the_other_as_it_was(
         assert torch.allclose(after, moments(copy.deepcopy(changed)), rtol=0.0, atol=1e-10)
 
 
-def test_the_child_of_a_changed_model_has_what_it_was_changed_to() -> None:
-    parent = MODELS["scaled"]()
-    moments(parent)
-    parent.likelihood.noise = 0.3
-    parent.covar_module.outputscale = 2.0
-    child = parent.condition_on_observations(NEW, outcomes(NEW))
-    rows, targets = torch.cat([X, NEW]), torch.cat([Y, outcomes(NEW)])
-    noise = parent.likelihood.noise.detach().squeeze(-1)  # 0.3, by way of float32
-    fresh = BanditGP(rows, targets, kernel=parent.covar_module, noise=noise)
-    assert torch.allclose(moments(child), moments(fresh), rtol=0.0, atol=1e-10)
-
-
 def test_a_child_inherits_the_factor_of_its_parent() -> None:
     parent = MODELS["closed form"]()
     moments(parent)

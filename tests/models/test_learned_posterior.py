@@ -26,7 +26,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from botorch_bandits import Categorical, FittedSingleTaskGP, Float, Integer, Space
+from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.models import LearnedGP
 from botorch_bandits.models.ensembles import LeanPosterior
@@ -211,6 +211,24 @@ def test_every_kernel_follows_its_transforms(base: Any, tolerance: float) -> Non
         assert_like_botorch(model, twin, tolerance)
 
 
+def test_rows_may_have_noise_levels_of_their_own() -> None:
+    kernel = (
+        ScaleKernel(RBFKernel(active_dims=[1])) * MaternKernel(active_dims=[2, 0], ard_num_dims=2)
+    ).double()
+    given = {"covar_module": kernel, "outcome_transform": Standardize(1)}
+    levels = 10.0 + 90.0 * uniform(len(X), 1, seed=2)
+    model, twin = (
+        cls(X, Y, levels, input_transform=normalize(), **given).eval()
+        for cls in (LearnedGP, SingleTaskGP)
+    )
+    assert_like_botorch(model, twin, 1e-8)
+    # levels are a plain attribute in GPyTorch: another one counts from train() on
+    before = model.posterior(QUERIES).mean
+    model.likelihood.noise_covar.noise = model.likelihood.noise_covar.noise * 2.0
+    model.train().eval()
+    assert float((model.posterior(QUERIES).mean - before).abs().max()) > 1e-3
+
+
 def test_other_outcome_transforms_are_left_to_botorch() -> None:
     model = build(outcome_transform=Log())
     assert model.closed_form is None
@@ -224,32 +242,6 @@ def test_outcomes_of_any_unit(unit: float) -> None:
     model = FittedSingleTaskGP(BOUNDS)(X, Y)
     found, expected = scaled.posterior(QUERIES), model.posterior(QUERIES)
     assert_close([found.mean / unit, found.variance / unit**2], moments(expected), 1e-5)
-
-
-def test_a_space_with_categories_is_followed() -> None:
-    space = Space(
-        {
-            "rate": Float(1e-4, 1.0, log=True),
-            "kernel": Categorical(["rbf", "poly", "linear"]),
-            "depth": Integer(1, 9),
-        }
-    )
-    inputs = space.sample(15, torch.Generator().manual_seed(0))
-    rewards = inputs.sum(-1, keepdim=True).cos()
-    model = FittedSingleTaskGP.for_domain(space)(inputs, rewards)
-    twin = SingleTaskGP(
-        inputs,
-        rewards,
-        likelihood=copy.deepcopy(model.likelihood),
-        covar_module=copy.deepcopy(model.covar_module),
-        mean_module=copy.deepcopy(model.mean_module),
-        input_transform=space.input_transform(),
-        outcome_transform=Standardize(1),
-    ).eval()
-    at = space.sample(7, torch.Generator().manual_seed(1))
-    assert_close(moments(model.posterior(at)), moments(twin.posterior(at)), 1e-8)
-    assert model.covar_module.base_kernel.lengthscale.numel() == 5
-    assert model.closed_form is not None
 
 
 # --- other data -----------------------------------------------------------------------------------
@@ -278,15 +270,6 @@ def test_replaced_outcomes_are_raw(transform: str) -> None:
     replaced = Y.flip(0) + 70.0
     assert_like_botorch(model.with_outcomes(replaced), plain(model, X, replaced))
     assert_like_botorch(model, build(transform, cls=SingleTaskGP))
-
-
-def test_pseudo_outcomes_at_the_mean_leave_the_mean() -> None:
-    model = build()
-    pending = points(3, 4)
-    mean = model.posterior(pending).mean.detach()
-    grown = model.condition_on_observations(pending, mean)
-    assert_close([grown.posterior(QUERIES).mean], [model.posterior(QUERIES).mean], 1e-8)
-    assert bool((grown.posterior(QUERIES).variance < model.posterior(QUERIES).variance).all())
 
 
 # --- what has changed since is noticed ------------------------------------------------------------

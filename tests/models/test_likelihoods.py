@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms import Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
-from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -137,17 +134,6 @@ def test_conditioning_and_fantasies(kernel: Kernel) -> None:
     assert collapsed.fantasize(new, sampler).posterior(points).mean.shape == (4, 5, 1)
 
 
-def test_other_acquisitions_take_it() -> None:
-    raw, collapsed = both(KERNELS[0])
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    points = torch.rand(7, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    values = [LogExpectedImprovement(model, best_f=0.8)(points) for model in (raw, collapsed)]
-    assert torch.allclose(values[0], values[1], atol=1e-7)
-    acquisition = qLogNoisyExpectedImprovement(collapsed, collapsed.train_inputs[0])
-    candidate, _ = optimize_acqf(acquisition, bounds, q=2, num_restarts=2, raw_samples=8)
-    assert candidate.shape == (2, 2)
-
-
 @pytest.mark.parametrize("kernel", KERNELS[:2])
 def test_fit_is_that_of_all_rows(kernel: Kernel) -> None:
     raw, collapsed = both(kernel, learn_hyperparameters=True)
@@ -200,17 +186,3 @@ def test_bad_repeats_are_named(repeats: Tensor, error: type[Exception], message:
     X, Y = data(num_rows=6)
     with pytest.raises(error, match=message):
         BanditGP(X, Y, kernel=RBFKernel(), noise=NOISE, repeats=repeats)
-
-
-def test_pathwise_draws_know_of_the_repeats() -> None:
-    X, Y = data(num_rows=6)
-    repeats = torch.full((6,), 25.0).double()
-    model = BanditGP(X, Y, kernel=KERNELS[0], noise=0.5, repeats=repeats)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        draws = draw_matheron_paths(model, torch.Size([4000]))(X)
-    posterior = model.posterior(X)
-    deviation = posterior.variance.squeeze(-1).sqrt()
-    errors = (draws.mean(0) - posterior.mean.squeeze(-1)) / deviation
-    assert float(errors.abs().max()) < 5.0 / 4000**0.5
-    assert torch.allclose(draws.std(0), deviation, rtol=0.1)

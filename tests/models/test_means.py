@@ -13,11 +13,10 @@ from botorch.models.transforms import Normalize
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from botorch_bandits import AMMUpperConfidenceBound, BanditGP, DMMUpperConfidenceBound
-from botorch_bandits.confidence.dmm import read_data
+from botorch_bandits import BanditGP
 from botorch_bandits.models import condition
 
-from .textbook import double, uniform, value_and_gradient
+from .textbook import double, uniform
 
 X, NEW, POINTS = (uniform(n, 2, seed=n) for n in (8, 3, 5))
 Y, Y_NEW = ((6.0 * rows).sin().sum(-1, keepdim=True) - 3.0 for rows in (X, NEW))
@@ -56,15 +55,6 @@ def test_posterior_conditioning_and_replaced_outcomes_are_shifted(kernel: str) -
     joint = model.posterior(POINTS.unsqueeze(0), observation_noise=True)
     wanted = shifted.posterior(POINTS.unsqueeze(0), observation_noise=True)
     assert torch.allclose(joint.mean, wanted.mean + MEAN, rtol=0.0, atol=1e-10)
-
-
-def test_gradients_of_the_closed_form() -> None:
-    model, shifted = pair()
-    assert model.closed_form is not None
-    found = value_and_gradient(model.closed_form, POINTS)
-    expected = value_and_gradient(shifted.closed_form, POINTS)
-    assert torch.allclose(found[0], expected[0] + MEAN)
-    assert all(torch.allclose(a, b) for a, b in zip(found[1:], expected[1:], strict=True))
 
 
 def test_no_data_repeats_outputs_transforms_and_fantasies() -> None:
@@ -120,16 +110,6 @@ def test_a_fit_leaves_it_alone(kernel: str) -> None:
     assert not model.mean_module.raw_constant.requires_grad
     assert torch.allclose(model.likelihood.noise, shifted.likelihood.noise, rtol=1e-4)
     assert_shifted(model.eval(), shifted.eval(), 1e-4)
-
-
-def test_widths_do_not_change_and_dmm_is_shifted() -> None:
-    model, shifted = pair()
-    bounds = {"rkhs_bound": 4.0, "noise_bound": 0.2}
-    for cls in (AMMUpperConfidenceBound, DMMUpperConfidenceBound):
-        found, expected = (cls(m, **bounds)(POINTS.unsqueeze(-2)) for m in (model, shifted))
-        assert torch.allclose(found, expected + MEAN)
-    (data,), (also,) = read_data(model), read_data(shifted)
-    assert torch.allclose(data.outcomes, also.outcomes)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

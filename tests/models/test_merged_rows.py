@@ -180,19 +180,3 @@ def test_draws_know_merged_rows() -> None:
         place = X[:1]
         mean = Y[(place == X).all(-1)].mean()
         assert float(draw(place)) == pytest.approx(float(mean), abs=0.15)
-
-
-def test_a_storage_of_few_places_goes_on_as_it_would_have(tmp_path) -> None:
-    X, Y = rows_at_places(400, 12)
-    settings = {
-        "domain": Box([[0.0, 0.0], [1.0, 1.0]]),
-        "model": BanditGP.with_kernel(kernel(), noise=NOISE),
-        "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
-    }
-    with BanditLoop(**settings, history=history_of(X, Y), storage=tmp_path / "a") as loop:
-        for _ in range(3):
-            loop.tell(loop.ask().id, 0.5)
-        expected = BanditLoop(**settings, history=loop.history).ask().x
-    with BanditLoop(**settings, storage=tmp_path / "a") as loop:
-        assert torch.equal(loop.ask().x, expected)
-        assert loop.current_model().num_rows < 100

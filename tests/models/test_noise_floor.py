@@ -14,12 +14,9 @@ from botorch_bandits import (
     Box,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    Policy,
-    simulate,
 )
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.noise_floor import output_scale_of
-from botorch_bandits.problems import ArmsProblem
 
 CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)}
@@ -73,13 +70,6 @@ def test_a_ratio_that_is_large_enough_works(
     # nearly without noise, the posterior mean passes through the outcomes
     error = model.posterior(X).mean - variance**0.5 * (5.0 * X).sin()
     assert float(error.abs().max()) < 1e-4 * variance**0.5
-
-
-def test_replicates_have_the_same_floor() -> None:
-    problem = ArmsProblem(CHOICES, 1e-3 * (5.0 * CHOICES).sin().squeeze(-1), noise_std=1e-5)
-    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
-    recipe = BanditGP.with_kernel(scaled(1e-6), noise=1e-14, lengthscale=0.3)
-    simulate(problem, Policy(recipe, acquisition), 5, 2, progress=False)
 
 
 def test_the_output_scale_of_composed_kernels() -> None:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.models import hallucinate
-from botorch_bandits.models.reading import PendingModel, posterior_of_each, read_noise
+from botorch_bandits.models.reading import PendingModel, posterior_of_each
 
 from .textbook import uniform
 
@@ -233,15 +233,6 @@ def test_lists_of_other_kinds() -> None:
         hallucinate(ModelList(standardized(), known), P)
 
 
-def test_noise_is_that_of_a_new_outcome() -> None:
-    model = with_variances()
-    shift = model.outcome_transform.stdvs.item() ** 2
-    assert torch.allclose(
-        read_noise(model, P), shift * model.likelihood.noise.mean().expand(3, 1), atol=1e-12
-    )
-    assert read_noise(Waves(), P).max() == 0.0
-
-
 class WithoutNoise(OwnGP):
     """A model that does not say how noisy outcomes are."""
 
@@ -281,15 +272,3 @@ def test_pending_points_that_require_a_gradient_warn_as_in_botorch() -> None:
     with pytest.warns(BotorchWarning, match="Pending points require"):
         acqf.set_X_pending(P.clone().requires_grad_())
     assert not acqf.X_pending.requires_grad
-
-
-def test_the_users_model_is_not_changed_and_gradients_go_through() -> None:
-    model = long_format(False)[0]
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    transform = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5]).double())
-    acqf = GPUpperConfidenceBound(model, posterior_transform=transform, X_pending=P)
-    points = NEW.reshape(5, 1, 2).clone().requires_grad_()
-    assert torch.autograd.gradcheck(acqf, (points,))
-    together = NEW[:4].reshape(2, 2, 2).clone().requires_grad_()
-    assert torch.autograd.gradcheck(acqf, (together,))
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

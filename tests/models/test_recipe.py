@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -117,16 +116,6 @@ def test_malformed_settings_are_refused_before_there_are_data(
 ) -> None:
     with pytest.raises(error, match=message):
         BanditGP.with_kernel(**({"kernel": RBFKernel()} | arguments))
-
-
-def test_a_kernel_set_in_single_precision_is_warned_of() -> None:
-    kernel = RBFKernel()
-    kernel.lengthscale = 0.2
-    with pytest.warns(UserWarning, match=r"0\.200000003"):
-        BanditGP.with_kernel(kernel)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        BanditGP.with_kernel(RBFKernel(), lengthscale=0.2)(X, Y)
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -278,19 +267,6 @@ def test_refits_are_a_chain_of_warm_starts() -> None:
         assert found == pytest.approx(hyperparameters(link), rel=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num_outputs", [1, 2])
-@pytest.mark.parametrize("base", [MaternKernel(nu=1.5), RBFKernel(active_dims=(0,))])
-def test_a_chain_in_steps_is_the_chain_at_once(num_outputs: int, base: Kernel) -> None:
-    recipe = BanditGP.with_kernel(ScaleKernel(base), noise=0.3, refit_every=4)
-    outcomes = torch.cat([Y, X[:, 1:]], dim=-1)[:, :num_outputs]
-    build = recipe.builder(seed=0)
-    for n in range(1, 15):
-        stepwise, once = build(X[:n], outcomes[:n]), recipe(X[:n], outcomes[:n])
-        for name, parameter in stepwise.named_parameters():
-            assert torch.equal(parameter, once.get_parameter(name))
-
-
 def test_a_changed_row_changes_the_links_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
     import botorch_bandits.models.builder as module
 
@@ -366,17 +342,6 @@ def test_a_failed_fit_is_warned_of_and_keeps_the_starting_values(
     with pytest.warns(RefitWarning, match=r"10 rows failed \(all"):
         model = refitting()(X[:12], Y[:12])
     assert hyperparameters(model) == pytest.approx([0.5, 1.0, 0.1], rel=1e-12)
-
-
-def test_outcomes_without_noise_can_be_refitted() -> None:
-    # the likelihood drives the noise to its lower end, where a model must still be built
-    inputs = uniform(30, 1, seed=0)
-    for outcomes in ((3.0 * inputs).sin(), 0.0 * inputs):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = refitting(every=15, noise=1e-6)(inputs, outcomes)
-        assert model.likelihood.noise.item() > 0.0
-        assert torch.isfinite(model.posterior(inputs).mean).all()
 
 
 def test_a_noise_fitted_to_its_lower_end_builds_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from acquisition.cases import OwnGP
-from acquisition.dense import DenseGP, Reference, squared_exponential
+from acquisition.dense import DenseGP, Reference, ridge_bounds, squared_exponential
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
@@ -35,9 +35,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
 )
-from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
+from botorch_bandits.confidence import UnreadablePriorError
 from botorch_bandits.confidence.prior_reading import read_prior
-from botorch_bandits.core.ridges import Ridges
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -277,11 +276,10 @@ def test_bounds_of_dmm_on_one_of_several_tasks(training: bool) -> None:
         y = model.train_targets - constants[TASKS.long().squeeze(-1)]
         base = float(model.likelihood.noise.reshape(-1)[0] / s2)  # of the first row, of task 0
         unit = model.outcome_transform.stdvs.item() * float(s2.sqrt())
-        ridges = Ridges(
-            data, torch.ones_like(y), y / s2.sqrt(), lambda *_: K, torch.tensor(base).double()
+        rows = (each.numpy() for each in (K, cross, y / s2.sqrt()))
+        lower, upper, _ = map(
+            torch.from_numpy, ridge_bounds(*rows, B / unit, R / unit, DELTA, base)
         )
-        found = RidgeConfidenceSet.of(ridges, B / unit, R / unit, DELTA)
-        lower, upper, _ = found.bounds(cross, torch.ones(3).double())
         center = model.outcome_transform.means.item()
         center += model.outcome_transform.stdvs.item() * float(constants[1])
     acqf = DMMUpperConfidenceBound(model, **BOUNDS)

@@ -17,7 +17,6 @@ from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.models.builder import FEWEST_ROWS
 from botorch_bandits.models.fits import objective_of
-from botorch_bandits.models.likelihoods import collapse
 from botorch_bandits.models.reading import hallucinate
 
 from .textbook import (
@@ -154,14 +153,6 @@ def test_models_that_forget_fade_each_row_from_its_own_weight(forgetting: Any) -
     assert model.num_observations == int(kept.sum())
 
 
-def test_rows_of_one_input_collapse_to_their_weighted_mean() -> None:
-    X = torch.tensor([[0.5], [0.1], [0.5]], dtype=torch.float64)
-    Y = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
-    distinct, means, total, _ = collapse(X, Y, torch.tensor([1.0, 0.5, 3.0]).double())
-    rows = torch.cat([distinct, means, total.unsqueeze(-1)], dim=-1)
-    assert sorted(rows.tolist()) == [[0.1, 2.0, 0.5], [0.5, 3.25, 4.0]]
-
-
 # --- what is learned ------------------------------------------------------------------------------
 
 
@@ -225,18 +216,3 @@ def test_the_default_model_is_fitted_to_rows_with_their_own_noise() -> None:
     low, high = objective.bounds
     inside = (objective.start > low + 1e-6) & (objective.start < high - 1e-6)
     assert np.abs(gradient[inside]).max() < 1e-3
-
-
-def test_equal_weights_change_nothing_in_the_default_model() -> None:
-    plain, X, Y = fitted(None)
-    weighted = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(
-        X, Y, torch.full((24,), 50.0, dtype=torch.float64)
-    )
-    points = uniform(6, 2, seed=5)
-    one, other = (model.posterior(points) for model in (plain, weighted))
-    assert torch.allclose(one.mean, other.mean, rtol=1e-5)
-    assert torch.allclose(one.variance, other.variance, rtol=1e-3, atol=1e-8)
-    two = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(
-        X, torch.cat([Y, -Y], dim=-1), weights_of(24, seed=4)
-    )
-    assert [each.repeats is not None for each in two.models] == [True, True]
