@@ -328,11 +328,6 @@ class Replicates(Player):
             self._own.add_each(arm, outcome.unsqueeze(-1))  # type: ignore[union-attr]
         self._waiting.append((arm, outcome))
 
-    def reset(self, mask: Tensor) -> None:
-        """Forget all outcomes of replicates where ``mask`` (``num_replicates``) is True."""
-        self.rows.noise[mask] = torch.inf
-        self._own.forget(mask)
-
     def collapsed(self, posterior: Posterior | RoundPosterior) -> Rows:
         """See the base class: ``G x n`` arms in order, and then others with infinite noise."""
         counts, sums = self._counted()

@@ -20,8 +20,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
-
 from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
     EvidenceEngine,
@@ -71,23 +69,22 @@ class Restart:
         if self.exploration is not None:
             store_checked(self, exploration=check_nonnegative("exploration", self.exploration))
 
-    def explores(self, num_uniform: int | Tensor, num_history: int | Tensor) -> bool | Tensor:
+    def explores(self, num_uniform: int, num_history: int) -> bool:
         """Return whether the next round draws uniformly at random.
 
         Squares are compared, with a margin for their rounding: ``sqrt(3) * sqrt(3)`` falls below 3
         in floating point, and the paper's ``xi`` meets equality at 3, 12, 48, ... queries.
 
         Args:
-            num_uniform: The number of uniform queries since the last reset; a tensor has one entry
-                per replicate.
-            num_history: The number of all queries since the last reset, in the same form.
+            num_uniform: The number of uniform queries since the last reset.
+            num_history: The number of all queries since the last reset.
 
         Example:
             >>> Restart().explores(num_uniform=3, num_history=3)
             True
         """
         if self.exploration is None:
-            return num_uniform < 0  # nowhere, in the form of the argument
+            return False
         return num_uniform * num_uniform <= self.exploration**2 * num_history * (1.0 + 1e-12)
 
     def is_told_of_change(self, round_number: int) -> bool:

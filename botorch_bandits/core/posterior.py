@@ -232,7 +232,6 @@ class Posterior:
         self,
         index: Tensor,
         outcome: Tensor | None,
-        mask: Tensor | None = None,
         noise: float = 1.0,
     ) -> Posterior:
         """Condition each of ``G`` posteriors on a point of its own.
@@ -240,7 +239,6 @@ class Posterior:
         Args:
             index: ``G`` numbers of points.
             outcome: ``G x m`` outcomes, or ``m`` for all; None for the posterior means.
-            mask: ``G``, which of them have an outcome; None for all.
             noise: The multiple of the noise variance; negative to take earlier rows back.
         """
         n, groups = self.num_kept, torch.arange(self.batch, device=index.device)
@@ -249,31 +247,15 @@ class Posterior:
         column = self.columns(index.unsqueeze(-1)).squeeze(1)  # G x A
         total = self.variance[groups, index] + self.lam * noise  # G
         pivot = (sign * total).sqrt()
-        # a replicate without an outcome gets a row of zeros
-        keep = torch.ones_like(pivot) if mask is None else mask.to(pivot)
-        row = torch.mul(column, (keep / pivot).unsqueeze(-1), out=self._V[:, n])
+        row = torch.mul(column, pivot.reciprocal().unsqueeze(-1), out=self._V[:, n])
         if outcome is not None:
             at = self.mean.gather(-1, index.view(-1, 1, 1).expand(-1, self.mean.shape[1], 1))
-            step = (outcome - at.squeeze(-1)).nan_to_num_() / (sign * pivot.unsqueeze(-1))  # G x m
+            step = (outcome - at.squeeze(-1)) / (sign * pivot.unsqueeze(-1))  # G x m
             self.mean.addcmul_(step.unsqueeze(-1), row.unsqueeze(1))
         self.variance.addcmul_(row, row, value=-sign)
-        self._log_det += keep * total.div_(self.lam * noise).log_()
+        self._log_det += total.div_(self.lam * noise).log_()
         self.num_kept = n + 1
         return self
-
-    def forget(self, mask: Tensor) -> None:
-        """Take all rows back in some of the ``G`` replicates.
-
-        Args:
-            mask: ``G``, which replicates start again from the prior.
-        """
-        self._V[mask], self._seen = 0.0, {}  # rows of zeros change nothing
-        self.mean[mask] = self._prior_mean[mask].unsqueeze(-1)
-        self.variance[mask] = self.prior.variances().expand_as(self.variance)[mask]
-        self._log_det[mask] = 0.0
-        if self.folded is not None:
-            every = torch.arange(self.prior.num_points, device=mask.device)
-            self.folded[mask] = self.prior.columns(every).expand_as(self.folded)[mask]
 
     def has_room(self, num_rows: int) -> bool:
         """Fold the rows if that makes room, or return that everything must be factorized anew."""

@@ -11,11 +11,9 @@ from botorch_bandits.simulation.problems import (
     rewards_of,
 )
 from botorch_bandits.simulation.replicates import simulate
-from botorch_bandits.simulation.restarts import ReplicateSegments
 
 __all__ = [
     "Policy",
-    "ReplicateSegments",
     "SimulationResult",
     "play_arms",
     "play_loops",

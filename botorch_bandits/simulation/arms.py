@@ -1,7 +1,7 @@
 """Replicates on arms: the rules of the loop, on tensors with one more dimension.
 
 :func:`play_arms` lets an engine play one reward function per replicate. Each replicate has its own
-noise, initial rounds and resets.
+noise and initial rounds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import SimulationResult
-from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
-def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
+def play_arms(  # noqa: PLR0913 - one round of every setting
     engine: Replicates,
     values: Tensor | Callable[[int], Tensor],
     noise_std: float | Tensor,
@@ -27,14 +26,12 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
     num_initial: int = 0,
     with_bounds: bool = True,
     on_round: Callable[[int], None] | None = None,
-    segments: ReplicateSegments | None = None,
     bounded_noise: bool = False,
 ) -> SimulationResult:
     """Let an engine play reward functions, one per replicate.
 
     Args:
-        engine: An engine with one seed per replicate, and with the rule of the segments, if there
-            are any; see :meth:`ReplicateSegments.rule`.
+        engine: An engine with one seed per replicate.
         values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or a
             function that maps the number of a round, from 1, to them. If it returns the same object
             as for the round before, nothing has changed.
@@ -42,10 +39,9 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
         noise_std: Standard deviation of the Gaussian noise, one number or one per replicate.
         num_rounds: The number of rounds.
         seeds: The seeds of the noise, one per replicate.
-        num_initial: Rounds at the start that choose uniformly at random; ``segments`` has its own.
+        num_initial: Rounds at the start that choose uniformly at random.
         with_bounds: Whether to compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
-        segments: Determines when replicates explore uniformly and start over, if they do.
         bounded_noise: Use noise of plus or minus ``noise_std`` with equal probability instead of
             Gaussian noise, for theorems that need noise of at most that size.
     """
@@ -67,15 +63,7 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
         if schedule is not None and (current := schedule(t + 1)) is not values:
             regrets.append(_regret(values, arms[start:]))
             values, alone, start = current, _numbers_alone(current), t
-        explores: Tensor | None = None  # set if some replicates explore and others do not
-        all_explore = t < num_initial
-        if segments is not None:
-            if (told := segments.before_round(t + 1)) is not None:
-                engine.reset(told.to(values.device))
-            explored = segments.explores()
-            all_explore = bool(explored.all())
-            explores = explored.to(values.device) if bool(explored.any()) else None
-        if all_explore or engine.rule is None:
+        if t < num_initial or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
         else:
             seen = engine.look(t + 1)
@@ -85,31 +73,20 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
             if known is not None and known.lower is not None and known.upper is not None:
                 lower, upper = known.lower, known.upper
                 inside = ((lower <= values) & (values <= upper)).all(-1)
-                half = 0.5 * (upper - lower)
-                if explores is not None:  # bounds count only if a choice was based on them
-                    inside, half = inside | explores, half[~explores]
                 covered = inside if covered is None else covered.logical_and_(inside)
-                widths.append(half.mean())
-            if explores is not None:
-                arm = engine.choose_uniformly(t + 1).where(explores, arm)
+                widths.append(0.5 * (upper - lower).mean())
         if alone is not None:
             number = int(arm)
             heard = alone[number] + one_level * noise.number_at(t + 1)
             engine.observe(number, heard)
             arms.append(number)
             outcomes.append(heard)
-            found = (
-                None if segments is None else segments.observe(t + 1, explored, [number], [heard])
-            )
         else:
             outcome = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
             outcome = outcome.addcmul_(noise.at(t + 1), level)
             engine.observe(arm, outcome)
             arms.append(arm)
             outcomes.append(outcome)
-            found = None if segments is None else segments.observe(t + 1, explored, arm, outcome)
-        if found is not None:
-            engine.reset(found.to(values.device))
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:
@@ -124,8 +101,6 @@ def play_arms(  # noqa: C901, PLR0913, PLR0915 - one round of every setting
         seeds=tuple(seeds),
         covered=None if covered is None else covered.cpu(),
         mean_width=torch.stack(widths).cpu() if widths else None,
-        resets=None if segments is None else tuple(map(tuple, segments.resets)),
-        explored=None if segments is None else segments.explored,
     )
 
 

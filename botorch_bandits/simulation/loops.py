@@ -2,8 +2,7 @@
 
 :func:`play_loops` runs ``policy.loop(...)`` once per replicate, one after the other, and collects
 the runs in the result of a simulation. It accepts everything that a loop accepts, such as
-forgetting, separate models of constraints, restarts under constraints, and lists of priors with
-either of them.
+forgetting, restarts, separate models of constraints, and lists of priors with any of them.
 """
 
 from __future__ import annotations

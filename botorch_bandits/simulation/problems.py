@@ -100,8 +100,7 @@ class SimulationResult:
         regret: ``num_replicates x num_rounds``; the regret of each round, from noiseless rewards.
         seeds: One per replicate.
         covered: ``num_replicates``; whether the confidence bounds held at all arms in all rounds.
-            None on a box, for a policy without bounds, and if loops are played. With restarts,
-            rounds that explore uniformly do not count.
+            None on a box, for a policy without bounds, and if loops are played.
         mean_width: ``num_rounds``; the mean half-distance of the bounds over arms, or None.
         points: ``num_replicates x num_rounds x d`` points on a box; None on arms.
         resets: When each replicate started over and why, in order; None without restarts.

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from botorch_bandits.acquisition.player import Replicates, player_of
-from botorch_bandits.change_points import EvidenceRestart
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
-from botorch_bandits.loop.settings import check_restart
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.problems.changing import is_on_arms
@@ -32,7 +30,6 @@ from botorch_bandits.simulation.problems import (
     points_of,
     rewards_of,
 )
-from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
 def simulate(
@@ -53,9 +50,6 @@ def simulate(
     CPU, replicates share the calls, not the arithmetic: batching pays off most below about a
     hundred arms, and on a GPU.
 
-    With ``policy.restart``, each replicate on arms starts over on its own: its detector looks at
-    its own uniform queries, and its widths count its own rounds and segments.
-
     **On a box**, random search and upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM)
     on a plain ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
@@ -65,9 +59,9 @@ def simulate(
 
     **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. This applies to
-    constraints, lists of priors, forgetting, restarts by evidence, learned hyperparameters,
-    acquisition functions without such a rule, and, on a box, draws and restarts. It takes as long
-    as the loops do, and the result has no ``covered`` and ``mean_width``.
+    constraints, lists of priors, forgetting, restarts, learned hyperparameters, acquisition
+    functions without such a rule, and, on a box, draws. It takes as long as the loops do, and the
+    result has no ``covered`` and ``mean_width``.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
@@ -138,12 +132,9 @@ def _play(
     on_round: Callable[[int], None],
 ) -> SimulationResult:
     played = None
-    # engines of replicates have no evidence, forgetting, lists of priors or multipliers
-    if policy.recipe is not None and not (
-        isinstance(policy.restart, EvidenceRestart)
-        or policy.forgetting is not None
-        or policy.constraints is not None
-    ):
+    # engines of replicates have no restarts, forgetting, lists of priors or multipliers
+    features = (policy.restart, policy.forgetting, policy.constraints)
+    if policy.recipe is not None and all(feature is None for feature in features):
         given = (problems, policy, policy.recipe, num_rounds, seeds, device, on_round)
         if is_on_arms(problems[0]):
             played = _simulate_arms(*given, with_bounds)
@@ -171,18 +162,10 @@ def _simulate_arms(
 ) -> SimulationResult | None:
     """Play replicates on arms as one tensor program; return None if no engine can."""
     arms = Arms(points_of(problems[0]).to(device))
-    segments = None
-    if (restart := check_restart(policy.restart)) is not None:
-        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
-        rule = segments.rule(policy.acquisition, arms)
-        if rule is None and policy.played is not None:
-            return None
     engine = player_of(recipe, policy.acquisition, arms, seeds)
     if engine is None:
         return None
     assert isinstance(engine, Replicates)
-    if segments is not None:
-        engine.rule = rule
     return play_arms(
         engine,
         rewards_of(problems, len(seeds), device),
@@ -192,7 +175,6 @@ def _simulate_arms(
         policy.num_initial,
         with_bounds,
         on_round,
-        segments,
     )
 
 
@@ -206,8 +188,6 @@ def _simulate_box(
     on_round: Callable[[int], None],
 ) -> SimulationResult | None:
     """Play replicates on a box in lockstep; return None if no engine can."""
-    if check_restart(policy.restart) is not None:
-        return None
     box = Box(points_of(problems[0]).cpu())
     engine = None
     if policy.played is not None:

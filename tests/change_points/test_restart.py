@@ -38,12 +38,6 @@ def test_without_exploration_only_the_first_round_explores():
     assert not NeverRestart(exploration=None).explores(0, 0)
 
 
-def test_replicates_explore_on_their_own():
-    uniform, history = torch.tensor([0, 3, 3, 4]), torch.tensor([0, 3, 2, 3])
-    assert Restart().explores(uniform, history).tolist() == [True, True, False, False]
-    assert NeverRestart(exploration=None).explores(uniform, history).tolist() == [False] * 4
-
-
 def test_oracle_resets_before_the_round_of_the_new_function():
     restart = OracleRestart(change_points=(3, 7))
     told = [t for t in range(1, 12) if restart.is_told_of_change(t)]

@@ -255,8 +255,6 @@ def test_replicates_have_their_own_rows(device_name):
     stream = torch.Generator().manual_seed(3)
     arms = torch.randint(0, len(POINTS), (80, count), generator=stream)
     outcomes = torch.randn(80, count, dtype=DTYPE, generator=stream)
-    masks = torch.rand(80, count, generator=stream) < 0.8
-    masks[40, 1] = True
 
     def play(device: torch.device | str) -> tuple[Tensor, Tensor, Tensor]:
         table = Prior.from_matrix(prior_of(KERNELS[0], POINTS).matrix.to(device))
@@ -264,11 +262,7 @@ def test_replicates_have_their_own_rows(device_name):
         posterior = Posterior(Stack([table]), levels)
         weight = torch.zeros(count, len(POINTS), dtype=DTYPE)
         sums = torch.zeros_like(weight)
-        for t, (arm, y, mask) in enumerate(zip(arms, outcomes, masks, strict=True)):
-            if t == 30:  # one replicate starts again
-                forget = torch.tensor([False, True, False])
-                posterior.forget(forget.to(device))
-                weight[1], sums[1] = 0.0, 0.0
+        for t, (arm, y) in enumerate(zip(arms, outcomes, strict=True)):
             if t == 50:
                 every = torch.arange(len(POINTS)).expand(count, -1)
                 means = (sums / weight.clamp_min(1.0)).unsqueeze(-1)
@@ -276,9 +270,9 @@ def test_replicates_have_their_own_rows(device_name):
                 posterior.factorize(Rows(*(each.to(device) for each in rows)))
             if t == 60:
                 posterior.fold()
-            posterior.add_each(arm.to(device), y.unsqueeze(-1).to(device), mask.to(device))
-            weight.scatter_add_(1, arm.unsqueeze(-1), mask.to(DTYPE).unsqueeze(-1))
-            sums.scatter_add_(1, arm.unsqueeze(-1), (mask * y).unsqueeze(-1))
+            posterior.add_each(arm.to(device), y.unsqueeze(-1).to(device))
+            weight.scatter_add_(1, arm.unsqueeze(-1), torch.ones(count, 1, dtype=DTYPE))
+            sums.scatter_add_(1, arm.unsqueeze(-1), y.unsqueeze(-1))
         found = (posterior.mean, posterior.variance, posterior.gain)
         return tuple(each.cpu() for each in found)  # type: ignore[return-value]
 
@@ -288,10 +282,8 @@ def test_replicates_have_their_own_rows(device_name):
         with other_device() as device:
             mean, variance, gain = play(device)
     for b in range(count):
-        first = 30 if b == 1 else 0
-        kept = masks[first:, b]
-        index, Y = arms[first:, b][kept], outcomes[first:, b][kept].unsqueeze(-1)
-        dense = Dense.of_points(kernel, Rows(index, Y, torch.ones(len(index), dtype=DTYPE)), lam)
+        rows = Rows(arms[:, b], outcomes[:, b].unsqueeze(-1), torch.ones(80, dtype=DTYPE))
+        dense = Dense.of_points(kernel, rows, lam)
         torch.testing.assert_close(mean[b], dense.mean, rtol=0.0, atol=1e-9)
         torch.testing.assert_close(variance[b], dense.covariance.diagonal(), rtol=0.0, atol=1e-9)
         assert float(gain[b]) == pytest.approx(dense.gain, abs=1e-9)
@@ -438,29 +430,6 @@ def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.M
         for index, outcome in zip(rows.index.tolist(), rows.Y.tolist(), strict=True):
             group.add(index, outcome)
         assert_is(group, 0, Dense.of_points(kernel, rows, 0.1))
-
-
-def test_rows_that_are_forgotten_leave_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
-    posterior, row = conditioner_of([matern(0.32)], 0.1).posterior, draw_rows(1)
-    for outcome in (1.0, 2.0, 3.0):
-        posterior.add(5, [outcome])
-    posterior.forget(torch.tensor([True]))
-    posterior.add(5, [1.0])
-    one = Rows(torch.tensor([5]), torch.ones_like(row.Y), torch.ones_like(row.noise))
-    assert_is(posterior, 0, Dense.of_points(matern(0.32), one, 0.1))
-
-
-def test_one_of_several_priors_is_forgotten_after_a_fold() -> None:
-    kernels = [matern(scale) for scale in (0.2, 0.6)]
-    posterior, rows = conditioner_of(kernels, 0.1).posterior, draw_rows(90)
-    posterior.factorize(rows)
-    assert posterior.folded is not None
-    posterior.forget(torch.tensor([True, False]))
-    prior = kernels[0](POINTS).to_dense().detach()
-    assert torch.equal(posterior.mean[0], torch.zeros_like(posterior.mean[0]))
-    assert torch.allclose(posterior.columns(torch.arange(25))[0], prior)
-    assert_is(posterior, 1, Dense.of_points(kernels[1], rows, 0.1))
 
 
 def test_a_kernel_of_the_front_alone_is_the_same_at_all_points() -> None:

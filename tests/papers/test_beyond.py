@@ -14,7 +14,7 @@ import torch
 from botorch_bandits import Arms, BanditGP, BanditLoop
 from botorch_bandits.random_streams import RandomBlocks
 from papers import beyond
-from papers.avanesov import kernel, tabulate_detections
+from papers.avanesov import kernel, play_changing, tabulate_detections
 from papers.beyond import Change
 from papers.runner import build_experiments, run_arms_experiment, tabulate
 from papers.shi import tabulate_violation
@@ -27,7 +27,7 @@ def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
     panel = next(p for p in beyond.hard(1, 60, num_arms=25) if p.name.endswith("plane"))
     study = panel.make_study(0, 1)
     (method,) = [m for m in panel.make_methods(study) if m.name == name]
-    played = beyond.follow(study, method)
+    played = play_changing(study, method)
     loop = BanditLoop(
         Arms(study.points),
         BanditGP.with_kernel(kernel(), noise=float(method.lam)),
@@ -37,7 +37,7 @@ def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
     )
     noise = RandomBlocks(study.seeds, "noise")
     for t in range(1, 61):
-        query, values = loop.ask(), study.rewards(t)[0]
+        query, values = loop.ask(), study.problems[0].arm_values(t)
         value = float(values[study.arms.index_of(query.x.unsqueeze(0))])
         assert float(values.max()) - value == pytest.approx(float(played["regret"][0, t - 1]))
         loop.tell(query.id, value + study.noise_std * float(noise.at(t)[0]))

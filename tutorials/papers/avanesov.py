@@ -21,7 +21,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     ChangePointUpperConfidenceBound,
-    Replicates,
 )
 from botorch_bandits.change_points import (
     PUBLISHED_EXPLORATION,
@@ -38,8 +37,8 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.core.priors import Prior, prior_of
 from botorch_bandits.domains import Arms
+from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.models import BanditGP, double_kernel
 from botorch_bandits.problems import (
     ArmsProblem,
@@ -50,10 +49,7 @@ from botorch_bandits.problems import (
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
     Policy,
-    ReplicateSegments,
-    play_arms,
     play_loops,
-    rewards_of,
 )
 from papers.runner import (
     ArmsExperiment,
@@ -89,11 +85,6 @@ class ChangingStudy(ArmsStudy):
         """The arms."""
         return arms_of(self.periods.shape[-1])
 
-    @property
-    def prior(self) -> Prior:
-        """The prior of the arms."""
-        return prior_on(self.periods.shape[-1])
-
     @cached_property
     def problems(self) -> tuple[Any, ...]:
         """The environments."""
@@ -101,33 +92,25 @@ class ChangingStudy(ArmsStudy):
         rows = [[table(values) for values in row] for row in self.periods]
         return tuple(SwitchingProblem(row, self.change_points) for row in rows)
 
-    @property
-    def rewards(self) -> Any:
-        """The rewards of each round, a function of its number."""
-        return rewards_of(self.problems, len(self.values), "cpu")
-
 
 @dataclass(frozen=True, kw_only=True)
 class RestartMethod(Method):
-    """A method that restarts.
+    """A method that restarts, or whose model forgets.
 
     Attributes:
-        restart: Maps the change points, which only an oracle uses, to the restart rule.
+        restart: Maps the change points, which only an oracle uses, to the restart rule; None if it
+            never restarts.
+        forgetting: How old outcomes are treated; None keeps all of them.
     """
 
-    restart: Callable[[tuple[int, ...]], Restart]
+    restart: Callable[[tuple[int, ...]], Restart] | None = None
+    forgetting: Forgetting | None = None
 
 
 @cache
 def arms_of(num_arms: int) -> Arms:
     """Return evenly spaced points of [0, 5]."""
     return Arms(torch.linspace(0.0, LENGTH, num_arms, dtype=torch.float64).unsqueeze(-1))
-
-
-@cache
-def prior_on(num_arms: int) -> Prior:
-    """Return the prior of the points."""
-    return prior_of(kernel(), arms_of(num_arms).choices)
 
 
 def kernel() -> MaternKernel:
@@ -170,7 +153,7 @@ def make_study(
     periods = _functions(own, num_arms, num_periods, max(num_trials, first + count))
     periods = periods[first : first + count]
     return ChangingStudy(
-        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # the prior is made of the kernel
+        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # loops make their priors
         values=periods[:, 0],
         noise_std=NOISE_STD,
         num_rounds=num_rounds,
@@ -195,33 +178,19 @@ def play_changing(study: ChangingStudy, method: RestartMethod) -> dict[str, Any]
         ``resets`` (whether the method restarted after the round) and ``explored`` (whether it drew
         its arm uniformly).
     """
-    restart = method.restart(study.change_points)
     model = BanditGP.with_kernel(kernel(), noise=float(method.lam))
-    if isinstance(restart, EvidenceRestart):
-        policy = Policy(model, method.acquisition, restart=restart)
-        played = play_loops(study.problems, policy, study.num_rounds, study.seeds)
-    else:
-        segments = ReplicateSegments(restart, study.arms, len(study.values))
-        rule = segments.rule(method.acquisition, study.arms)
-        played = play_arms(
-            Replicates(rule, [study.prior], method.lam, [1.0], study.seeds),
-            study.rewards,
-            study.noise_std,
-            study.num_rounds,
-            study.seeds,
-            with_bounds=False,
-            segments=segments,
-        )
-    assert played.resets is not None
-    assert played.explored is not None
-    resets = torch.zeros_like(played.explored)
-    for row, own in zip(resets, played.resets, strict=True):
+    restart = None if method.restart is None else method.restart(study.change_points)
+    policy = Policy(model, method.acquisition, restart=restart, forgetting=method.forgetting)
+    played = play_loops(study.problems, policy, study.num_rounds, study.seeds)
+    resets = torch.zeros(played.regret.shape, dtype=torch.bool)
+    for row, own in zip(resets, played.resets or (), strict=restart is not None):
         for reset in own:
             row[reset.after_round - 1] = True
+    explored = torch.zeros_like(resets) if played.explored is None else played.explored
     return {
         "regret": played.regret.numpy(),
         "resets": resets.numpy(),
-        "explored": played.explored.numpy(),
+        "explored": explored.numpy(),
     }
 
 
@@ -348,7 +317,7 @@ def tabulate_detections(experiments: Sequence[ArmsExperiment], curves: Results) 
     for experiment, results in zip(experiments, curves, strict=True):
         change_points = _change_points(experiment)
         for method in experiment.make_methods(experiment.make_study(0, 1)):
-            if not isinstance(method, RestartMethod):
+            if not isinstance(method, RestartMethod) or method.restart is None:
                 continue
             if not isinstance(method.restart(change_points), (ChangePointRestart, EvidenceRestart)):
                 continue

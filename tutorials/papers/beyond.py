@@ -47,7 +47,6 @@ from botorch_bandits.change_points import (
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.core.priors import Prior, prior_of
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.forgetting import (
@@ -88,7 +87,6 @@ from papers.avanesov import (
     kernel,
     make_study,
     play_changing,
-    prior_on,
     report_comparison,
 )
 from papers.environments import (
@@ -140,122 +138,13 @@ def _same(restart: Restart, change_points: tuple[int, ...]) -> Restart:
     return restart
 
 
-@dataclass(frozen=True, kw_only=True)
-class FollowMethod(RestartMethod):
-    """An upper confidence bound that restarts, or, with ``forgetting``, whose model forgets."""
-
-    restart: Callable[[tuple[int, ...]], Restart] = _never
-    forgetting: Forgetting | None = None
-
-
-class DriftingPosterior:
-    """The posterior of a process that drifts, on arms, from round to round.
-
-    The process with the time kernel is a Markov chain: in each round, the function is
-    ``sqrt(1 - rate)`` times the previous one plus an independent draw. The mean and covariance of
-    all arms are therefore sufficient, and a round costs the square of the number of arms.
-
-    Args:
-        kernel_matrix: ``num_arms x num_arms``.
-        lam: The noise variance.
-        rate: The rate of the drift.
-        num_trials: The number of simultaneous runs.
-    """
-
-    def __init__(self, kernel_matrix: Tensor, lam: float, rate: float, num_trials: int) -> None:
-        """See the class."""
-        self._prior, self._lam, self._kept = kernel_matrix, lam, 1.0 - rate
-        self.mean = kernel_matrix.new_zeros(num_trials, len(kernel_matrix))
-        self.covariance = kernel_matrix.repeat(num_trials, 1, 1)
-
-    @property
-    def variance(self) -> Tensor:
-        """``num_trials x num_arms``."""
-        return self.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
-
-    def observe(self, arm: Tensor, outcome: Tensor) -> None:
-        """Add an outcome of each trial and move on to the next round."""
-        trials = torch.arange(len(arm))
-        column = self.covariance[trials, :, arm]
-        scale = column[trials, arm] + self._lam
-        residual = (outcome - self.mean[trials, arm]) / scale
-        self.mean = (self.mean + residual.unsqueeze(-1) * column) * self._kept**0.5
-        lost = (column * scale.rsqrt().unsqueeze(-1)).unsqueeze(-1)
-        self.covariance.baddbmm_(lost, lost.transpose(-1, -2), alpha=-1.0)
-        self.covariance.mul_(self._kept).add_(self._prior, alpha=1.0 - self._kept)
-
-
-def forgotten_posterior(
-    kernel_matrix: Tensor,
-    lam: float,
-    forgetting: SlidingWindow | ExponentialWeights,
-    arms: Tensor,
-    outcomes: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return mean and variance, ``num_trials x num_arms``, of a model that forgets.
-
-    Args:
-        kernel_matrix: ``num_arms x num_arms``.
-        lam: The noise variance.
-        forgetting: What is left out, or has more noise.
-        arms: ``num_trials x n``; the arms of the rounds so far.
-        outcomes: ``num_trials x n``.
-    """
-    rounds = torch.arange(1, arms.shape[1] + 1, dtype=torch.float64)
-    now = len(rounds) + 1
-    noise = torch.full((len(rounds),), lam, dtype=torch.float64)
-    if isinstance(forgetting, SlidingWindow):
-        kept = forgetting.keeps(rounds, now)
-        arms, outcomes, noise = arms[:, kept], outcomes[:, kept], noise[kept]
-    else:
-        noise = lam / forgetting.weights(rounds, now)
-    cross = kernel_matrix[arms]
-    gram = kernel_matrix[arms.unsqueeze(-1), arms.unsqueeze(-2)]
-    factor = torch.linalg.cholesky(gram + noise.diag())
-    known = torch.cat([cross, outcomes.unsqueeze(-1)], -1)
-    halves = torch.linalg.solve_triangular(factor, known, upper=False)
-    mean = (halves[..., :-1] * halves[..., -1:]).sum(-2)
-    variance = kernel_matrix.diagonal() - halves[..., :-1].square().sum(-2)
-    return mean, variance.clamp_min(0.0)
-
-
-def follow(study: ChangingStudy, method: FollowMethod) -> dict[str, Any]:
-    """Play a study; returns what :func:`~papers.avanesov.play_changing` returns."""
-    rule = method.forgetting
-    if rule is None:
-        return play_changing(study, method)
-    matrix, lam = study.prior.matrix, float(method.lam)
-    assert matrix is not None
-    count, rounds, rewards = len(study.values), study.num_rounds, study.rewards
-    noise = RandomBlocks(study.seeds, "noise")
-    arms = torch.zeros(count, rounds, dtype=torch.long)
-    outcomes, regret = torch.zeros(2, count, rounds, dtype=torch.float64)
-    drifting = None
-    if isinstance(rule, TimeVaryingKernel):
-        drifting = DriftingPosterior(matrix, lam, rule.rate, count)
-    for t in range(rounds):
-        if drifting is not None:
-            mean, variance = drifting.mean, drifting.variance
-        else:
-            assert isinstance(rule, SlidingWindow | ExponentialWeights)
-            mean, variance = forgotten_posterior(matrix, lam, rule, arms[:, :t], outcomes[:, :t])
-        arm = first_of_the_largest(mean + WIDTH * variance.sqrt())
-        values = rewards(t + 1)
-        value = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        arms[:, t] = arm
-        outcomes[:, t] = value + study.noise_std * noise.at(t + 1)
-        regret[:, t] = values.amax(-1) - value
-        if drifting is not None:
-            drifting.observe(arm, outcomes[:, t])
-    none = torch.zeros(count, rounds, dtype=torch.bool).numpy()
-    return {"regret": regret.numpy(), "resets": none, "explored": none}
-
-
 def ways_to_follow(
     recipe: AcquisitionRecipe, lam: float, window: int, wanted: Sequence[str] = ()
-) -> list[FollowMethod]:
+) -> list[RestartMethod]:
     """Return the compared methods whose names begin with what is wanted, or all but exploring."""
-    method = partial(FollowMethod, acquisition=recipe, lam=lam)
+    method = partial(RestartMethod, acquisition=recipe, lam=lam)
+    narrow = GPUpperConfidenceBound.with_options(width=WIDTH)
+    forgets = partial(RestartMethod, acquisition=narrow, lam=lam)
     explores = EvidenceRestart(exploration=PUBLISHED_EXPLORATION)
     known = [
         method(ORACLE, restart=_oracle),
@@ -263,9 +152,9 @@ def ways_to_follow(
         method(ROBUST, restart=partial(_same, EvidenceRestart())),
         method(EXPLORES, restart=partial(_same, explores)),
         method(HALVES, restart=partial(_same, ChangePointRestart(detector=detector()))),
-        method(f"{WINDOW} {window}", forgetting=SlidingWindow(window)),
-        method(f"{TIME_KERNEL} {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
-        method(NEVER),
+        forgets(f"{WINDOW} {window}", forgetting=SlidingWindow(window)),
+        forgets(f"{TIME_KERNEL} {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
+        method(NEVER, restart=_never),
     ]
     begins = tuple(each for each in wanted if each in (WINDOW, TIME_KERNEL))
     if not wanted:
@@ -298,7 +187,7 @@ def changes(
             (num_trials, num_rounds, seed),
             make_study=of_trials,
             make_methods=lambda study: methods,
-            player=follow,
+            player=play_changing,
             chunk=4,
             settings={"num_arms": num_arms, "num_periods": 4},
         )
@@ -367,11 +256,6 @@ class FollowStudy(ChangingStudy):
         return Arms(self.points)
 
     @cached_property
-    def prior(self) -> Prior:
-        """The prior of the arms."""
-        return prior_of(kernel(), self.points)
-
-    @cached_property
     def problems(self) -> tuple[Any, ...]:
         """The environments."""
         return self.environments or super().problems
@@ -420,7 +304,7 @@ def _hard_study(
             DriftingGP(kernel(), Arms(points), DRIFT, s, change.noise_std) for s in seeds
         ]
     return FollowStudy(
-        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # the prior is made of the kernel
+        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # loops make their priors
         values=periods[:, 0],
         noise_std=change.noise_std,
         num_rounds=num_rounds,
@@ -466,7 +350,7 @@ def calm(
 def _hard_panel(
     name: str,
     change: Change,
-    methods: Sequence[FollowMethod],
+    methods: Sequence[RestartMethod],
     size: tuple[int, int, int],
     num_arms: int,
     chunk: int,
@@ -478,7 +362,7 @@ def _hard_panel(
         size,
         make_study=partial(_hard_study, name, change, size, num_arms),
         make_methods=lambda study: methods,
-        player=follow,
+        player=play_changing,
         chunk=chunk,
         settings=known | {"num_periods": min(change.num_periods, size[1])},
     )
@@ -522,11 +406,9 @@ def _forgetting_study(
         else switching_gp_draws(kernel(), arms, points, drawn, NOISE_STD)
         for drawn in seeds
     )
-    matrix = prior_on(num_arms).matrix
-    assert matrix is not None
     nothing = torch.zeros(count, 1, dtype=torch.float64)
     return FollowStudy(
-        kernel_matrix=matrix,
+        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),
         values=nothing,
         noise_std=NOISE_STD,
         num_rounds=num_rounds,
@@ -539,9 +421,9 @@ def _forgetting_study(
     )
 
 
-def _forgetting_methods(study: FollowStudy) -> list[FollowMethod]:
+def _forgetting_methods(study: FollowStudy) -> list[RestartMethod]:
     recipe = GPUpperConfidenceBound.with_options(width=WIDTH)
-    method = partial(FollowMethod, acquisition=recipe, lam=NOISE_STD**2)
+    method = partial(RestartMethod, acquisition=recipe, lam=NOISE_STD**2)
     methods = [
         method(NEVER, forgetting=SlidingWindow(study.num_rounds)),  # nothing is forgotten
         method("explores, never restarts", restart=partial(_same, NeverRestart())),
@@ -560,9 +442,9 @@ def _forgetting_methods(study: FollowStudy) -> list[FollowMethod]:
     return [*methods, *(method(name, forgetting=way) for name, way in ways)]
 
 
-def follow_and_count(study: FollowStudy, method: FollowMethod) -> dict[str, Any]:
+def follow_and_count(study: FollowStudy, method: RestartMethod) -> dict[str, Any]:
     """Play a study, and count restarts and uniform rounds of each run."""
-    played = follow(study, method)
+    played = play_changing(study, method)
     counts = {name: played[name].sum(-1) for name in ("resets", "explored")}
     return {"regret": played["regret"], **counts}
 
