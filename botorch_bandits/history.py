@@ -7,8 +7,7 @@ A loop writes to its :class:`History` and derives everything else from it. Each 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +33,6 @@ from botorch_bandits.queries import (
     Outcome,
     Query,
     Retraction,
-    checked_records,
     flatten_record,
     flatten_records,
     frame_of_records,
@@ -309,17 +307,8 @@ class History:
             avoided=avoided,
         )
 
-    def new_retraction(
-        self, query_id: int, reason: str, retracted_at: float, retracted_round: int | None = None
-    ) -> Retraction:
-        """Return what :meth:`add_retraction` would record, checked; see there.
-
-        Args:
-            query_id: See :meth:`add_retraction`.
-            reason: See :meth:`add_retraction`.
-            retracted_at: See :meth:`add_retraction`.
-            retracted_round: The number of queries asked so far; all if omitted.
-        """
+    def new_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
+        """Return what :meth:`add_retraction` would record, checked; see there."""
         query = self.query(query_id)
         if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
             raise ValueError("reason is blank; say why the outcome is withdrawn.")
@@ -341,7 +330,7 @@ class History:
             arrived_round=outcome.arrived_round,
             outcome=outcome,
             retracted_at=check_number("retracted_at", retracted_at),
-            retracted_round=len(self._queries) if retracted_round is None else retracted_round,
+            retracted_round=len(self._queries),
         )
 
     def outcome_of(
@@ -398,32 +387,6 @@ class History:
             self._failures[entry.query_id] = entry
         self._events.append(entry)
         del self._pending[entry.query_id]
-
-    @classmethod
-    def from_records(
-        cls,
-        records: Iterable[Mapping[str, Any]],
-        dim: int,
-        context_dim: int = 0,
-        num_constraints: int = 0,
-        maximize: bool = True,
-    ) -> History:
-        """Rebuild a history from what :meth:`to_records` returned.
-
-        Args:
-            records: One mapping per query, in asking order.
-            dim: The dimension of the points.
-            context_dim: The dimension of the contexts.
-            num_constraints: The number of constraint values that come with each reward.
-            maximize: See the class.
-
-        Raises:
-            ValueError: If the records are not a history: missing entries, ids out of order,
-                an outcome before its query or before an earlier one, orders of arrival with gaps.
-        """
-        history = cls(dim, context_dim, num_constraints, maximize)
-        fill(history, records)
-        return history
 
     def __repr__(self) -> str:
         """Show the counts."""
@@ -708,12 +671,12 @@ class History:
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary of plain Python values per query, in asking order.
 
-        ``json.dumps`` and back loses nothing; :meth:`from_records` reads the records again.
-        ``state`` is ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters``
-        exists if points have names. While a query is pending, ``arrival_order`` is None, and so are
-        ``constraints``, if there are any. A failure also has a position in the order, a ``reason``,
-        and ``constraints`` if they were told; ``avoided`` is present, and True, if its point is
-        avoided. ``count`` and ``noise`` are present if they were told.
+        ``json.dumps`` and back loses nothing. ``state`` is ``"pending"``, ``"told"``, ``"failed"``
+        or ``"retracted"``. ``parameters`` exists if points have names. While a query is pending,
+        ``arrival_order`` is None, and so are ``constraints``, if there are any. A failure also has
+        a position in the order, a ``reason``, and ``constraints`` if they were told; ``avoided`` is
+        present, and True, if its point is avoided. ``count`` and ``noise`` are present if they were
+        told.
 
         A query whose outcome was retracted has the outcome's position, the reason for the
         retraction, and None for ``reward`` and ``constraints``. The withdrawn values are in
@@ -742,18 +705,6 @@ class History:
             ImportError: If pandas is not installed.
         """
         return frame_of_records(self.to_records())
-
-    def name_points(self, decode: Callable[[Tensor], Mapping[str, Any] | None]) -> None:
-        """Add names and native values to points that lack them, as in old records.
-
-        Args:
-            decode: Maps a point to its parameters by name, or to None if it has no names.
-        """
-        for i, query in enumerate(self._queries):
-            if query._parameters is None and (named := decode(query.x)) is not None:
-                self._queries[i] = replace(query, _parameters=dict(named))
-                if i in self._pending:
-                    self._pending[i] = self._queries[i]
 
     def inputs_of(self, queries: Iterable[Query]) -> Tensor:
         """Return the inputs of some queries, ``n x (context_dim + d)``."""
@@ -800,87 +751,3 @@ class History:
         self._num_weighted -= outcome.is_weighted
         self._outcomes = {kept.query_id: kept for kept in arrivals}
         self._best = max(arrivals, key=self.rank, default=None)
-
-
-def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
-    """Put the queries and events of records into an empty history.
-
-    Args:
-        history: The history to fill.
-        records: See :meth:`History.from_records`.
-
-    Raises:
-        ValueError: See :meth:`History.from_records`.
-    """
-    arrivals = []
-    for i, record in enumerate(checked_records(records)):
-        context = record["context"]
-        if record["id"] != i:
-            raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")
-        history.add_query(
-            check_vector(f"records[{i}]['x']", record["x"]),
-            record["origin"],
-            record["asked_at"],
-            None if context is None else check_vector(f"records[{i}]['context']", context),
-            record["diagnostics"],
-            record.get("parameters"),
-            record.get("restriction"),
-        )
-        has_reward, has_arrived = (record[name] is not None for name in ("reward", "arrival_order"))
-        has_failed = record.get("state") in ("failed", "retracted")
-        if has_arrived != (has_reward or has_failed) or (has_reward and has_failed):
-            raise ValueError(
-                f"records[{i}] has the reward {record['reward']} but the arrival_order "
-                f"{record['arrival_order']} and the state {record.get('state')!r}; reward and "
-                "order are None while a query is pending, and the reward is None if it failed or "
-                "was retracted."
-            )
-        if has_arrived:
-            arrivals.append(record)
-    arrivals.sort(key=lambda record: int(record["arrival_order"]))
-    last_round = 1
-    for order, record in enumerate(arrivals):
-        arrived_round = check_integer("arrived_round", record["arrived_round"], minimum=1)
-        if record["arrival_order"] != order or not (
-            max(record["id"] + 1, last_round) <= arrived_round <= history.num_queries
-        ):
-            raise ValueError(
-                f"records[{record['id']}] has arrival_order {record['arrival_order']} and "
-                f"arrived_round {arrived_round}, which no history can have."
-            )
-        last_round = arrived_round
-        arrived_at = check_number("arrived_at", record["arrived_at"])
-        prefix = "retracted_" if record.get("state") == "retracted" else ""
-        history.record(
-            Failure(
-                record["id"],
-                record.get("reason"),
-                arrived_at,
-                arrived_round,
-                constraints=tuple(record.get("constraints") or ()),
-                avoided=bool(record.get("avoided")),
-            )
-            if record.get("state") == "failed"
-            else history.outcome_of(
-                record["id"],
-                record[f"{prefix}reward"],
-                arrived_at,
-                arrived_round,
-                record.get(f"{prefix}constraints"),
-                record.get(f"{prefix}count"),
-                record.get(f"{prefix}noise"),
-            )
-        )
-    retracted = [record for record in arrivals if record.get("state") == "retracted"]
-    for record in sorted(retracted, key=lambda record: int(record["retraction_order"])):
-        retracted_round = record["retracted_round"]
-        if not record["arrived_round"] <= retracted_round <= history.num_queries:
-            raise ValueError(
-                f"records[{record['id']}] has retracted_round {retracted_round}, but its outcome "
-                f"arrived in round {record['arrived_round']} of {history.num_queries}."
-            )
-        history.record(
-            history.new_retraction(
-                record["id"], record["reason"], record["retracted_at"], retracted_round
-            )
-        )

@@ -7,14 +7,14 @@ A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`F
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import is_listed, shown_value, store_checked
+from botorch_bandits.checks import store_checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -375,60 +375,6 @@ def weighting_of(outcome: Outcome) -> dict[str, Any]:
     """Return ``count`` or ``noise`` of an outcome by name, if it has one."""
     told = {"count": outcome.count, "noise": outcome.noise}
     return {name: value for name, value in told.items() if value is not None}
-
-
-RECORDED = (
-    "id",
-    "origin",
-    "x",
-    "context",
-    "asked_at",
-    "reward",
-    "arrived_at",
-    "arrived_round",
-    "arrival_order",
-    "diagnostics",
-)
-"""The entries that each record of a history has; other entries are optional."""
-
-
-def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return records if each has its entries; the values are checked when they are read.
-
-    Args:
-        records: One mapping per query.
-
-    Raises:
-        ValueError: If an entry is missing; the error names the record and the entry.
-    """
-    remedy = "Pass records as History.to_records() returned them."
-    if not is_listed(records):
-        raise ValueError(f"records is {shown_value(records)}, which is not a list. {remedy}")
-    found = list(records)
-
-    def check_dict(where: str, value: Any) -> None:
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{where} is {shown_value(value)}, which is not a dict. {remedy}")
-
-    for i, record in enumerate(found):
-        check_dict(f"records[{i}]", record)
-        missing = [name for name in RECORDED if name not in record]
-        if record.get("state") == "retracted":
-            retracted = ("retraction_order", "retracted_at", "retracted_round", "retracted_reward")
-            missing += [name for name in retracted if name not in record]
-        if missing:
-            raise ValueError(f"records[{i}] has no {', '.join(map(repr, missing))}. {remedy}")
-        for name in ("diagnostics", "parameters", "restriction"):
-            if record.get(name) is not None:
-                check_dict(f"records[{i}][{name!r}]", record[name])
-        for name in ("arrival_order", "arrived_round", "retraction_order", "retracted_round"):
-            value = record.get(name)
-            if value is not None and type(value) is not int:
-                raise ValueError(
-                    f"records[{i}][{name!r}] is {shown_value(value)}, which is not an integer. "
-                    f"{remedy}"
-                )
-    return found
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from botorch_bandits import BanditLoop
+from botorch_bandits.history import Event, History, Query
 
 TOLERANCE = 1e-9
 """A loop that is rebuilt factorizes what the first one added by row, which changes last bits."""
@@ -41,3 +44,19 @@ def differ(found: Any, expected: Any, tolerance: float = TOLERANCE) -> bool:
 def assert_same(found: Any, expected: Any, tolerance: float = TOLERANCE) -> None:
     """Check diagnostics, records, or lists of them."""
     assert not differ(found, expected, tolerance), (found, expected)
+
+
+def entries_of(history: History) -> list[Query | Event]:
+    """Return what was asked, told and withdrawn, in an order in which it may be recorded."""
+    rows: list[tuple[int, Query | Event]] = [(q.round_number, q) for q in history.queries]
+    rows += [(e.arrived_round, e.ever_told or e) for e in history.events]
+    rows += [(r.retracted_round, r) for r in history.retractions]
+    return [entry for _, entry in sorted(rows, key=lambda row: row[0])]
+
+
+def rebuilt(loop: BanditLoop, known: History | Iterable[Query | Event] = ()) -> BanditLoop:
+    """Return a new loop once it has the rounds of a history, or these entries, on record."""
+    for entry in entries_of(known) if isinstance(known, History) else known:
+        assert loop._log.record(entry)
+    loop._log.unseen = None  # everything is derived from the whole log
+    return loop

@@ -218,11 +218,6 @@ def test_points_outside_are_refused_and_the_constraint_named() -> None:
         SETS["line"].check_point("x", [0.5, 0.5])
     with pytest.raises(ValueError, match=r"constraints\[0\]: in_disk is -0.41"):
         SETS["disk"].check_point("x", [0.0, 0.0])
-    history = bb.History(2)
-    query = history.add_query(torch.tensor([0.75, 0.5], dtype=DOUBLE), "attached", 0.0)
-    history.add_outcome(query.id, 1.0, 0.0)
-    with pytest.raises(ValueError, match=r"query 0 in history.*inequality_constraints\[0\]"):
-        bb.BanditLoop(SETS["triangle"], MODEL, IGP, history=history)
     with pytest.raises(ValueError, match=r"violates inequality_constraints\[0\]"):
         SETS["space"].check_point("x", [0.1, -1.0, 0.2, 0.0])
 

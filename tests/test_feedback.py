@@ -36,6 +36,7 @@ from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarni
 from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.feedback import LateOutcomeWarning
 from tests.models.textbook import double, posterior, squared_exponential
+from tests.records import rebuilt
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
@@ -218,7 +219,7 @@ def test_an_outcome_that_noise_takes_below_the_minimum_is_told_once(domain: str)
     )
     assert not any("minimum" in gap for gap in guarantee.reasons)
     # a loop that is built again has told it already
-    again = make_loop(domain, history=loop.history)
+    again = rebuilt(make_loop(domain), loop.history)
     assert told_below(lambda: again.tell(3, -2.01)) == []
 
 

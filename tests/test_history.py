@@ -129,15 +129,8 @@ def test_views_are_those_of_a_plain_table(sequence: list[Any]) -> None:
 @exactly
 def test_records_survive_json(sequence: list[Any]) -> None:
     history, _ = play(sequence)
-    records = json.loads(json.dumps(history.to_records()))
-    rebuilt = History.from_records(records, DIM, CONTEXT_DIM)
-    assert rebuilt.to_records() == history.to_records()
-    for ours, theirs in zip(rebuilt.arrived(), history.arrived(), strict=True):
-        assert torch.equal(ours, theirs)
-    assert rebuilt.outcomes == history.outcomes
-    # the rebuilt history goes on where the old one stopped
-    query = rebuilt.add_query(double([0.0, 0.0]), "random", 0.0, double([0.0]))
-    assert query.id == history.num_queries
+    records = history.to_records()
+    assert json.loads(json.dumps(records)) == records
 
 
 def example() -> History:
@@ -286,32 +279,6 @@ def test_histories_travel_between_processes() -> None:
     assert history.num_arrived == 2
 
 
-@pytest.mark.parametrize(
-    ("row", "changes", "message"),
-    [
-        (1, {"id": 2}, r"records\[1\] has the id 2; it must be 1"),
-        (1, {"arrival_order": 2}, "arrival_order 2 .* which no history can have"),
-        (1, {"arrival_order": 0}, "which no history can have"),
-        (2, {"arrived_round": 2}, "arrived_round 2, which no history can have"),
-        (2, {"arrived_round": 4}, "arrived_round 4, which no history can have"),
-        (1, {"arrived_round": 0}, "arrived_round is 0"),
-        (1, {"arrived_round": 2}, "arrived_round 2, which no history can have"),  # after round 3
-        (1, {"reward": None}, r"records\[1\] has the reward None but the arrival_order 1"),
-        (0, {"reward": 1.0}, r"records\[0\] has the reward 1.0 but the arrival_order None"),
-        (1, {"reward": NAN}, "reward is nan"),
-        (1, {"x": [1.0]}, "vector of length 2"),
-        (1, {"x": [1.0, NAN]}, r"records\[1\]\['x'\]\[1\] is nan"),
-        (1, {"origin": "guess"}, "origin is 'guess'"),
-    ],
-)
-def test_records_of_no_history_are_refused(row: int, changes: dict[str, Any], message: str) -> None:
-    records = example().to_records()
-    History.from_records(records, DIM)
-    records[row].update(changes)
-    with pytest.raises(ValueError, match=message):
-        History.from_records(records, DIM)
-
-
 def test_the_data_frame_has_one_row_a_query_and_one_column_a_coordinate() -> None:
     history = History(2, context_dim=1)
     history.add_query(double([0.1, 0.2]), "initial", 1.0, double([7.0]))
@@ -358,7 +325,7 @@ def test_printed_forms_say_what_matters() -> None:
 
 
 class TestConstraints:
-    def test_they_come_back_in_order_of_arrival_and_from_records(self):
+    def test_they_come_back_in_order_of_arrival(self):
         history = History(dim=1, context_dim=1, num_constraints=2)
         for i in range(20):  # more than the first buffer holds
             history.add_query(
@@ -374,10 +341,6 @@ class TestConstraints:
         X, Y = history.arrived()
         assert X.tolist() == [[1.0 + i, 0.1 * i] for i, _ in told]
         assert Y.tolist() == [[float(i)] for i, _ in told]
-        records = json.loads(json.dumps(history.to_records()))
-        again = History.from_records(records, dim=1, context_dim=1, num_constraints=2)
-        assert again.to_records() == history.to_records()
-        assert again.constraints().equal(history.constraints())
         assert history.outcome(3).constraints == told[-3][1]
 
     @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ from botorch_bandits import (
     ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     Ignored,
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
@@ -52,6 +51,7 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
+from tests.records import rebuilt
 
 RECORDED = Path(__file__).parent / "data" / "settings.json"
 ROUNDS = {"arms": 14, "box": 8}
@@ -136,7 +136,7 @@ class General:
 class Player:
     """A loop of one of the settings, and the outcomes that are on their way."""
 
-    def __init__(self, setting: str, history: History | None = None, general: bool = False) -> None:
+    def __init__(self, setting: str, general: bool = False) -> None:
         kind, method, features = setting.split()
         self.features = features.split("+")
         options = {k: v for name in self.features for k, v in FEATURES[name].items()}
@@ -163,7 +163,6 @@ class Player:
             model,
             cls.with_options(**given),
             seed=4,
-            history=history,
             **options,
         )
 
@@ -199,14 +198,8 @@ class Player:
 
     def rebuilt(self, general: bool = False) -> Player:
         """Return another loop with these settings and what this one recorded."""
-        history = History.from_records(
-            json.loads(json.dumps(self.loop.history.to_records())),
-            dim=1 if self.setting.startswith("arms") else 2,
-            context_dim=int("contexts" in self.features),
-            num_constraints=int(self.loop.settings.constraints is not None),
-            maximize="minimize" not in self.features,
-        )
-        again = Player(self.setting, history, general)
+        again = Player(self.setting, general)
+        rebuilt(again.loop, self.loop.history)
         again.waiting = list(self.waiting)
         return again
 

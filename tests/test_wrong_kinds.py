@@ -67,7 +67,6 @@ CASES = {
     ),
     "no pair of data": (lambda: a_calibration(data=3), "data is 3. Pass a pair"),
     "a flag for a factor": (lambda: Censored(minimum_proxy=True), "minimum_proxy is True; pass"),
-    "a history": (lambda: a_loop(history=3), "history is 3. Pass"),
     "no number of workers": (lambda: on_threads(a_loop(), workers="4"), "workers must be"),
     "no loop": (lambda: on_threads(RandomSearch()), "loop is RandomSearch.*Pass the BanditLoop"),
     "no callback": (lambda: on_threads(a_loop(), callbacks=4), "callbacks is 4, which"),

@@ -51,8 +51,6 @@ class Facts:
         num_avoided: The number of failed queries whose points are avoided.
         num_failed: The number of failed queries.
         has_attached: Whether points were attached.
-        has_given: Whether a loop was built with a history.
-        has_given_choices: Whether the method chose points in that history.
         is_censored: Whether the feedback is censored.
         has_told_attached: Whether points were attached together with their outcomes.
         num_lost: The number of outcomes that were lost, besides those of attached points.
@@ -109,8 +107,6 @@ class Facts:
     num_avoided: int = 0
     num_failed: int = 0
     has_attached: bool = False
-    has_given: bool = False
-    has_given_choices: bool = False
     is_censored: bool = False
     has_told_attached: bool = False
     num_lost: int = 0

@@ -235,12 +235,7 @@ HYPOTHESES = (
         "of width_rule",
         "regret",
     ),
-    vouched(lambda f: f.is_alone or f.has_given, ROWS_IGNORE_NOISE, ROWS_IGNORE_FUNCTION),
-    vouched(
-        lambda f: f.has_given_choices,
-        "the points that the given history attributes to the acquisition were chosen by it, with "
-        "these settings",
-    ),
+    vouched(lambda f: f.is_alone, ROWS_IGNORE_NOISE, ROWS_IGNORE_FUNCTION),
     # the rounds of a loop
     voided(
         lambda f: f.refuted_round is not None,

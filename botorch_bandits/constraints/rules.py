@@ -83,8 +83,8 @@ LARGEST_TARGET = 1e150
 
 
 WAY_ON = (
-    "To continue from the recorded outcomes with another rule: BanditLoop(..., constraints=..., "
-    "history=loop.history), with a storage of its own if it has one."
+    "To continue from the recorded outcomes with another rule, attach them to a new loop: "
+    "attach(x, reward, constraints), with a storage of its own if it has one."
 )
 """The remedy after multipliers overflowed; outcomes are recorded without multipliers."""
 
@@ -92,27 +92,30 @@ WAY_ON = (
 class MultiplierOverflowError(OverflowError):
     """A multiplier or a penalized outcome is too large for float64.
 
-    Recorded outcomes are not lost, because they are recorded without multipliers: a loop with
-    ``history=loop.history`` and another rule continues from them. This can be the same rule with
-    ``max_multiplier=``, which caps the multipliers.
+    Recorded outcomes are not lost, because they are recorded without multipliers: attach them to a
+    loop with another rule. This can be the same rule with ``max_multiplier=``, which caps the
+    multipliers.
 
     Example:
         >>> from botorch_bandits import Arms, BanditLoop, MultiplicativeEpochs, RandomSearch
         >>> arms = Arms([[0.0], [1.0]])
-        >>> def loop_with(rule, history=None):
-        ...     return BanditLoop(arms, None, RandomSearch(), constraints=rule, history=history)
         >>> exact = dict(num_constraints=1, epoch_length=2)
-        >>> loop = loop_with(MultiplicativeEpochs(**exact))
+        >>> rule = MultiplicativeEpochs(**exact)
+        >>> loop = BanditLoop(arms, None, RandomSearch(), constraints=rule)
         >>> query_ids = [loop.ask().id, loop.ask().id]
         >>> outcome = loop.tell(query_ids[0], 0.5, [60.0])
         >>> loop.tell(query_ids[1], 0.5, [60.0])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         ValueError: constraints is [60.0], which MultiplicativeEpochs turns into a multiplier ...
-        >>> loop = loop_with(MultiplicativeEpochs(**exact, max_multiplier=1e6), loop.history)
-        >>> outcome = loop.tell(query_ids[1], 0.5, [60.0])
-        >>> query = loop.ask()
-        >>> round(loop.multipliers[0])
+        >>> rule = MultiplicativeEpochs(**exact, max_multiplier=1e6)
+        >>> other = BanditLoop(arms, None, RandomSearch(), constraints=rule)
+        >>> for outcome in loop.history.outcomes:
+        ...     x = loop.history.query(outcome.query_id).x
+        ...     attached = other.attach(x, outcome.reward, outcome.constraints)
+        >>> attached = other.attach(loop.pending[0].x, 0.5, [60.0])
+        >>> query = other.ask()
+        >>> round(other.multipliers[0])
         1000000
     """
 

@@ -1,7 +1,6 @@
-"""What a loop checks before it records something, and how its outcomes agree with its model.
+"""How the outcomes of a loop agree with its model, and with each prior on a list.
 
-Queries of a given history, and requests, are refused if they do not fit. The check of the loop's
-model refuses rows that are not outcomes as they were told.
+The check of the loop's model refuses rows that are not outcomes as they were told.
 """
 
 from __future__ import annotations
@@ -10,18 +9,12 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.checks import (
-    LARGEST_OUTCOME,
-    level_of_users_line,
-)
+from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import EvidenceTable, ModelCheck, check_model
-from botorch_bandits.domains import Domain
-from botorch_bandits.history import History, Query
-from botorch_bandits.loop.settings import ATTACH_INSTEAD, LoopSettings
+from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
 
@@ -86,45 +79,6 @@ def _check_rows(settings: LoopSettings, model: Model, view: View, X: Tensor) -> 
     return check
 
 
-def check_given(domain: Domain, query: Query) -> None:
-    """Raise an error unless a query of a given history, and its names, belong to the domain."""
-    if query.parameters is not None and domain.names:
-        try:
-            at = domain.check_point("x", query.parameters)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"query {query.id} in history does not belong to this space: {error} "
-                f"{ATTACH_INSTEAD}"
-            ) from error
-        if not torch.allclose(at.cpu(), query.x.cpu(), rtol=1e-9, atol=1e-9):
-            raise ValueError(
-                f"query {query.id} in history has the parameters {query.parameters}, but its x is "
-                f"{rounded(query.x)}, where this space has {rounded(at)}: the order, a scale or "
-                f"the categories differ. {ATTACH_INSTEAD}"
-            )
-    domain.check_point(f"x of query {query.id} in history", query.x)
-
-
-def rounded(x: Tensor) -> list[float]:
-    """Return coordinates with the digits that an error message needs."""
-    return [float(f"{value:.6g}") for value in x.tolist()]
-
-
-def too_large_in(history: History) -> str | None:
-    """Return which outcomes of a history may be too large for models, or None."""
-    too_large = [
-        outcome.query_id
-        for outcome in history.outcomes
-        if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
-    ]
-    if not too_large:
-        return None
-    return (
-        f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
-        f"{LARGEST_OUTCOME:g}, so that models may overflow"
-    )
-
-
 def evidence_of_loop(
     settings: LoopSettings, chooser: Chooser, now: float, level: float | None
 ) -> EvidenceTable:
@@ -151,7 +105,7 @@ def evidence_of_loop(
         if settings.drift_rate is not None:
             remedy = (
                 f"forgetting=TimeVaryingKernel({settings.drift_rate:g}) needs one fixed prior; to "
-                "compare several, give loops the same history= and compare their "
+                "compare several, attach the outcomes to one loop for each and compare their "
                 "check_model().log_likelihood"
             )
         if settings.evidence is not None and settings.evidence.candidates is not None:

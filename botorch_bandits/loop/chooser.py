@@ -73,10 +73,7 @@ class Chooser:
     Attributes:
         restarts: Where the loop starts over, if it does.
         multipliers: The multipliers and their state, if there are constraints.
-        num_given: How many rounds of the history the loop was given.
     """
-
-    num_given = 0
 
     def __init__(self, settings: LoopSettings, history: History) -> None:
         """See the class."""
@@ -418,7 +415,7 @@ class Chooser:
         """
         settings, history = self._settings, self._history
         starts = [reset.after_round for reset in self.restarts.resets]
-        facts = facts_of(settings, history, self.restarts.number, of_choices, self.num_given)
+        facts = facts_of(settings, history, self.restarts.number, of_choices)
         of_epoch = Facts(
             outcome=facts.outcome, minimizes=facts.minimizes, is_alone=False, **PENALIZED
         )

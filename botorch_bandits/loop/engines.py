@@ -508,8 +508,8 @@ class ModelEngine:
                 f"that of model={type(self._settings.model).__name__}, takes fewer than "
                 f"{MOST_ROWS} rows. Pass as model= a function of (X, Y) that returns a sparse "
                 "model, such as botorch.models.SingleTaskVariationalGP with its "
-                "gpytorch.models.ApproximateGP, and history=loop.history; or forget rows with "
-                "forgetting=SlidingWindow(...)."
+                "gpytorch.models.ApproximateGP, and attach the outcomes to that loop; or forget "
+                "rows with forgetting=SlidingWindow(...)."
             )
 
 

@@ -52,11 +52,7 @@ PENALIZED: dict[str, Any] = {
 
 
 def facts_of(
-    settings: LoopSettings,
-    history: History,
-    segment: int,
-    of_choices: bool = True,
-    num_given: int = 0,
+    settings: LoopSettings, history: History, segment: int, of_choices: bool = True
 ) -> Facts:
     """Return the facts of a loop.
 
@@ -66,7 +62,6 @@ def facts_of(
         segment: The number of the running segment, from 0.
         of_choices: Whether statements are about the chosen points as well, with the acquisition and
             the pending queries; otherwise they are about the bounds from the outcomes that arrived.
-        num_given: How many rounds of the history the loop was given.
     """
     return Facts(
         outcome="reward" if history.maximize else "cost",
@@ -77,8 +72,6 @@ def facts_of(
         has_own_acquisition=settings.played is None,
         context_dim=settings.context_dim,
         forgets=settings.forgetting is not None,
-        has_given=num_given > 0,
-        has_given_choices=any(q.origin == "acquisition" for q in history.queries[:num_given]),
         **_of_rounds(history),
         **_of_feedback(settings, history),
         **_of_restarts(settings, segment),

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +64,6 @@ class Log:
         unseen: The entries of the history that what is derived from it has not seen yet, in order;
             None if it must be derived anew, since it has seen entries in another order.
         fit: The latest fit on record, if no outcome was retracted since.
-        num_given: The number of queries with which the run began.
     """
 
     def __init__(
@@ -76,7 +74,6 @@ class Log:
     ) -> None:
         """See the class."""
         self.history, self._open_run, self._device = history, open_run, device
-        self.num_given = history.num_queries
         self.unseen: list[Query | Event] | None = None
         self.fit: Fit | None = None
         self._seq = 0  # the last event that the history has
@@ -163,32 +160,6 @@ class Log:
         added: Any = self._take(self._store.write(self._seq, compose))
         return added[-len(own) :] if is_first else ()
 
-    def begin_with(self, history: History) -> None:
-        """Let a new run begin with the rows of a history.
-
-        Args:
-            history: The history, which is not changed.
-
-        Raises:
-            ValueError: If the run has begun already.
-        """
-        rows: list[tuple[int, Query | Event]] = [(q.round_number, q) for q in history.queries]
-        rows += [(e.arrived_round, e.ever_told or e) for e in history.events]
-        rows += [(r.retracted_round, r) for r in history.retractions]
-        rows.sort(key=itemgetter(0))
-        own = [event_of(entry, seen=seen, given=True) for seen, (_, entry) in enumerate(rows)]
-
-        def compose(news: list[stored.Event]) -> Sequence[NewEvent]:
-            if news:
-                raise ValueError(
-                    f"{self.location} already exists, and has its own history. Leave history= out "
-                    "to continue it, or choose another storage=."
-                )
-            return own
-
-        assert self._store is not None
-        self._take(self._store.write(0, compose))
-
     def catch_up(self) -> None:
         """Read what was written to the store since the last time."""
         if self._store is None or self._is_closed:
@@ -197,7 +168,7 @@ class Log:
             old = self.history
             sizes = old.dim, old.context_dim, old.num_constraints, old.maximize
             vars(old).update(vars(History(*sizes)))
-            self._seq, self._later, self.num_given = 0, [], 0
+            self._seq, self._later = 0, []
             self.unseen = self.fit = None
         self._take(self._store.news(self._seq))
 
@@ -253,7 +224,6 @@ class Log:
         if event.kind == "asked":
             if about != history.num_queries:
                 raise ValueError(f"the id is {about}, but it must be {history.num_queries}.")
-            self.num_given += bool(body.get("given"))
             self.fit = body.get("fit", self.fit)
             context = body.get("context")
             query = history.new_query(
@@ -379,8 +349,7 @@ class DifferentSettingsError(ValueError):
         super().__init__(
             f"{location} was begun with other settings:\n  {text}\nOpen it with those, or choose "
             "another storage= and attach the outcomes of this run, each with its values under the "
-            "new settings; if only the model or the acquisition differ, pass history=, the history "
-            "of a loop that is opened with the old ones."
+            "new settings."
         )
 
 
@@ -388,22 +357,20 @@ _OF_ENCODING = ("model.bounds", "model.encode.")
 """How the lines begin that say how a model encodes the points of its domain."""
 
 
-def open_log(settings: LoopSettings, given: History | None, storage: str | Path | None) -> Log:
+def open_log(settings: LoopSettings, storage: str | Path | None) -> Log:
     """Return the log of a loop, which continues what the storage has.
 
     Args:
         settings: The loop's settings.
-        given: The history with which a new run begins.
         storage: Where the run is; None for memory.
 
     Raises:
         DifferentSettingsError: If the run was begun with other settings.
         StorageError: If the storage cannot be used.
         UnnamedSettingError: If a setting has no name in a file, such as a lambda.
-        ValueError: If there is a run already, and a history is given as well.
     """
     if storage is None:
-        return Log(History(*settings.history_sizes) if given is None else given)
+        return Log(History(*settings.history_sizes))
     points = settings.domain.sample(1, torch.Generator().manual_seed(0))
     header = {
         "content": CONTENT,
@@ -415,7 +382,7 @@ def open_log(settings: LoopSettings, given: History | None, storage: str | Path 
     open_run = partial(_open_run, storage, header)
     log = Log(History(*settings.history_sizes), open_run, points.device)
     try:
-        log.begin_with(given) if given is not None and given.num_queries else log.catch_up()
+        log.catch_up()
     except BaseException:
         log.close()
         raise

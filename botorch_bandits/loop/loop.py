@@ -1,8 +1,8 @@
 """The loop that a user asks and tells: :class:`BanditLoop`.
 
 A suggestion is a pure function of settings, history and seed. The loop keeps a history and
-derives everything else from it, so a loop that is rebuilt from the same history suggests the
-same point, to the last bit on the same platform.
+derives everything else from it, so a loop that continues a run from its storage suggests the same
+point.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.loop.aspects import ChangeTestRecord
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
-    check_given,
     check_of_loop,
     evidence_of_loop,
-    too_large_in,
     warn_of_drift_rate,
 )
 from botorch_bandits.loop.feasibility import Feasibility
@@ -56,12 +54,11 @@ from botorch_bandits.loop.settings import (
     LoopSettings,
     ModelFactory,
     check_feedback,
-    check_history,
     check_rule,
     default_acquisition,
 )
 from botorch_bandits.loop.turns import TakesTurns
-from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
+from botorch_bandits.loop.weighted import check_weighted
 from botorch_bandits.models import BanditGPRecipe
 
 
@@ -122,8 +119,6 @@ class BanditLoop(TakesTurns):
         repeats: If 1.1, a point is played repeatedly before the next one is chosen, for as long as
             the bound on regret grows by at most 10 percent. The computing time then depends on the
             few distinct points, not on the number of rounds.
-        history: Continue from this history; it is used, not copied. With a storage, a new run
-            begins with its rows.
         storage: Where the run is recorded: the path of an SQLite file, or the URL of a PostgreSQL
             database (``"postgresql://user@host/database#run"``), which many machines can reach. If
             there is a run, the loop continues it. None for memory.
@@ -131,9 +126,8 @@ class BanditLoop(TakesTurns):
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a storage
             (``UnnamedSettingError``).
-        ValueError: If a setting is infeasible on this domain, the run was begun with other settings
-            (:class:`~botorch_bandits.DifferentSettingsError`), or a history is given for a run that
-            has its own.
+        ValueError: If a setting is infeasible on this domain, or the run was begun with other
+            settings (:class:`~botorch_bandits.DifferentSettingsError`).
         StorageError: If the storage cannot be used.
 
     Warns:
@@ -194,7 +188,6 @@ class BanditLoop(TakesTurns):
         seed: int = 0,
         maximize: bool = True,
         repeats: float | None = None,
-        history: History | None = None,
         storage: str | Path | None = None,
     ) -> None:
         """See the class."""
@@ -226,13 +219,7 @@ class BanditLoop(TakesTurns):
             repeats=repeats,
         )
         warn_of_drift_rate(settings)
-        if history is not None:
-            check_history(history, *settings.history_sizes)
-            for query in history.queries:
-                check_given(domain, query)
-            check_weighted_history(settings, history)
-            history.name_points(domain.decode)
-        super().__init__(open_log(settings, history, storage))
+        super().__init__(open_log(settings, storage))
         try:
             self._begin()
         except BaseException:
@@ -861,21 +848,16 @@ class BanditLoop(TakesTurns):
     def _begin(self) -> None:
         """Derive the state from the history, even if an outcome makes multipliers overflow."""
         self._num_at_opening = self._history.num_queries
-        problem = too_large_in(self._history)
-        if problem is None:
-            try:
-                with self._lock:
-                    _ = self._chooser
-                return
-            except MultiplierOverflowError as error:  # as after outcomes were withdrawn
-                problem = (
-                    f"the outcomes on record make multipliers overflow ({error}), so that best()"
-                )
-        warnings.warn(
-            f"{problem} and ask() raise. Withdraw them with loop.retract(query_id, reason).",
-            RuntimeWarning,
-            stacklevel=level_of_users_line(),
-        )
+        try:
+            with self._lock:
+                _ = self._chooser
+        except MultiplierOverflowError as error:  # as after outcomes were withdrawn
+            warnings.warn(
+                f"the outcomes on record make multipliers overflow ({error}), so that best() and "
+                "ask() raise. Withdraw them with loop.retract(query_id, reason).",
+                RuntimeWarning,
+                stacklevel=level_of_users_line(),
+            )
 
     def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
         check_all_carried(outcome.reward, outcome.constraints)
@@ -892,8 +874,8 @@ class BanditLoop(TakesTurns):
         horizon = self.settings.horizon
         if horizon is not None and round_number > horizon:
             raise RuntimeError(
-                f"horizon={horizon} rounds were asked already. Build a loop with a larger "
-                "horizon and history=loop.history to go on."
+                f"horizon={horizon} rounds were asked already. To go on, build a loop with a "
+                "larger horizon and attach the outcomes to it."
             )
         return round_number
 

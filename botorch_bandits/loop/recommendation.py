@@ -169,8 +169,8 @@ class Recommendation:
         if self.is_penalized:
             lines.append(
                 "a violation lowers the penalized reward but does not exclude a point; to exclude "
-                "points whose posterior means exceed a limit, recommend from a loop with "
-                "surrogate='separate' and history=loop.history"
+                "points whose posterior means exceed a limit, attach the outcomes to a loop with "
+                "surrogate='separate' and recommend from that"
             )
         return lines
 

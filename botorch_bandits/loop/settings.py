@@ -48,7 +48,6 @@ from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.history import History
 from botorch_bandits.loop.acquisitions import check_acquisition
 from botorch_bandits.loop.forgetting import forgetful_recipe
 from botorch_bandits.loop.refusals import LAGRANGIAN, OF_LISTS, check_pairs
@@ -199,41 +198,6 @@ def check_restart(restart: Any) -> Restart | None:
     )
     found: Restart = check_instance("restart", restart, Restart, remedy)
     return found
-
-
-ATTACH_INSTEAD = (
-    "Attach its outcomes to a new loop instead, each with its values under the new settings."
-)
-"""What to do with a history that does not fit a loop."""
-
-
-def check_history(
-    history: History, dim: int, context_dim: int, num_constraints: int, maximize: bool
-) -> History:
-    """Return a history if it has these sizes, and its rewards or costs have the loop's sign.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    remedy = (
-        "Pass the history of a loop, or leave it out. For data that you already have, call "
-        "attach(x, reward) on the loop for each row."
-    )
-    check_instance("history", history, History, remedy)
-    found = (history.dim, history.context_dim, history.num_constraints)
-    if found != (dim, context_dim, num_constraints):
-        raise ValueError(
-            f"history is for {found[0]} dimensions, {found[1]} context dimensions and {found[2]} "
-            f"constraints; the domain has {dim}, and the loop {context_dim} and {num_constraints}. "
-            f"{ATTACH_INSTEAD}"
-        )
-    if history.maximize is not maximize:
-        raise ValueError(
-            f"history has maximize={history.maximize}, but the loop maximize={maximize}: good "
-            "outcomes in it would count as bad. Pass the history of a loop with the same "
-            "maximize=, or History.from_records(..., maximize=...) of records in the intended sign."
-        )
-    return history
 
 
 def _check_values(settings: LoopSettings) -> None:

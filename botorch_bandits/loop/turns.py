@@ -103,7 +103,6 @@ class TakesTurns:
         if chooser is None or unseen is None:
             self._cached_chooser = None  # the history may be one from which nothing can be derived
             chooser = Chooser(self.settings, self._history)
-            chooser.num_given = log.num_given
         elif unseen:
             self._cached_chooser = None  # an error must not leave it half done
             for entry in unseen:

@@ -7,7 +7,7 @@ outcome as one observation, :func:`check_weighted` refuses it before anything is
 
 from __future__ import annotations
 
-from botorch_bandits.history import History, Outcome
+from botorch_bandits.history import Outcome
 from botorch_bandits.loop.refusals import reason_of_one
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
@@ -52,22 +52,3 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
                 "cannot factorize the kernel matrix. Tell a smaller count or a larger noise: below "
                 "that nothing changes."
             )
-
-
-def check_weighted_history(settings: LoopSettings, history: History) -> None:
-    """Raise an error unless the loop can take in all outcomes of a given history.
-
-    Args:
-        settings: The settings of the loop.
-        history: The history from which the loop continues.
-
-    Raises:
-        ValueError: See :func:`check_weighted`.
-    """
-    for outcome in history.outcomes if history.is_weighted else ():
-        try:
-            check_weighted(settings, outcome)
-        except ValueError as error:
-            raise ValueError(
-                f"the outcome of query {outcome.query_id} in history has a weight: {error}"
-            ) from None

@@ -20,12 +20,12 @@ from botorch_bandits import (
     Box,
     DMMUpperConfidenceBound,
     ExponentialWeights,
-    History,
     SlidingWindow,
     TimeVaryingKernel,
 )
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.core import ridges
+from tests.records import rebuilt
 
 CHOICES = torch.rand(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]])}
@@ -45,9 +45,7 @@ def kernel_of(name: str) -> Any:
     return (RBFKernel(active_dims=(0,)) * MaternKernel(nu=2.5, active_dims=(1,))).double()
 
 
-def build(
-    domain: str, forgetting: str, contexts: int, kernel: str, history: Any = None, **options: Any
-) -> BanditLoop:
+def build(domain: str, forgetting: str, contexts: int, kernel: str, **options: Any) -> BanditLoop:
     given = {"rkhs_bound": NORM, "noise_bound": NOISE, "delta": DELTA, **options}
     return BanditLoop(
         DOMAINS[domain],
@@ -55,7 +53,6 @@ def build(
         DMMUpperConfidenceBound.with_options(**given),
         context_dim=contexts,
         forgetting=FORGETTING[forgetting],
-        history=history,
         seed=3,
     )
 
@@ -156,8 +153,7 @@ def test_a_rebuilt_loop_makes_the_same_choices(
     monkeypatch.setattr(ridges, "FEWEST_KEPT", 5)
     whole = build("arms", forgetting, 1, JOINT)
     play(whole, 29)
-    history = History.from_records(whole.history.to_records(), dim=1, context_dim=1)
-    again = build("arms", forgetting, 1, JOINT, history)
+    again = rebuilt(build("arms", forgetting, 1, JOINT), whole.history)
     for loop in (whole, again):
         play(loop, 12)
     for ours, theirs in zip(again.history.queries, whole.history.queries, strict=True):

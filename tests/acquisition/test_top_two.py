@@ -33,6 +33,7 @@ from botorch_bandits.acquisition.player import Replicates
 from botorch_bandits.acquisition.thompson_sampling import TopTwoArmsRule
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.core.priors import Prior
+from tests.records import rebuilt
 
 from .cases import bandit_gp, uniform
 
@@ -159,8 +160,8 @@ def test_without_further_draws_the_challenger_is_that_of_t3c(name: str) -> None:
             ("challenger", top_two(max_draws=0, **ALWAYS, **pending)),
         ):
             history, table = history_of(seed, has_context, not minimizes)
-            loop = make(acquisition, model, seed=seed, history=history, **settings)
-            plays[kind] = loop.ask(**now)
+            loop = make(acquisition, model, seed=seed, **settings)
+            plays[kind] = rebuilt(loop, history).ask(**now)
         mean, S = dense_posterior(name, table, seen, noise)
         if takes_pending:
             S = dense_posterior(name, table, [*seen, 7, 10], noise)[1]

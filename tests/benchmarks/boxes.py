@@ -21,6 +21,7 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.models import ExactGP
+from records import rebuilt
 from torch import Tensor
 
 from benchmarks.measure import (
@@ -362,7 +363,7 @@ def many_rows(scale: Scale) -> list[Measurement]:
         rows.append((X, Y))
 
     def loop(history: History) -> BanditLoop:  # nothing is kept from before
-        return BanditLoop(Box([[0.0, 0.0], [1.0, 1.0]]), RECIPE, BOUND, history=history)
+        return rebuilt(BanditLoop(Box([[0.0, 0.0], [1.0, 1.0]]), RECIPE, BOUND), history)
 
     timing = compare(
         lambda: moments(their_model(*rows[0]), points),
@@ -401,9 +402,8 @@ def rounds_without_end(scale: Scale) -> list[Measurement]:
     choices = f"{constants['choices']:.0f} choices of at most {constants['most_choices']:.0f}"
 
     def opened() -> Tensor:
-        history = loop.history
-        again = BanditLoop(box, RECIPE, rule, seed=scale.seed, repeats=REPEATS, history=history)
-        return again.ask().x
+        again = BanditLoop(box, RECIPE, rule, seed=scale.seed, repeats=REPEATS)
+        return rebuilt(again, loop.history).ask().x
 
     opening, next_point = timed(opened)
     tenth = last // 10

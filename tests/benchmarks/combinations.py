@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, ProductKernel
+from records import rebuilt
 from torch import Tensor
 
 from benchmarks.measure import (
@@ -248,7 +249,7 @@ def build_loop(one: Combination, domain: Arms | Box, history: History) -> Bandit
     Args:
         one: The combination.
         domain: As :func:`domain_of` has it.
-        history: What it begins with.
+        history: What it has on record.
 
     Raises:
         TypeError: If the settings do not go together.
@@ -287,7 +288,7 @@ def build_loop(one: Combination, domain: Arms | Box, history: History) -> Bandit
         constraint_bounds=(bounds,) if one.observes_constraints else None,
     )
     feedback: dict[str, Any] = {"ignored": Ignored(), "censored": censored}
-    return BanditLoop(
+    loop = BanditLoop(
         domain,
         _model(one),
         way.separate if one.has_separate_models else way.recipe,
@@ -296,8 +297,8 @@ def build_loop(one: Combination, domain: Arms | Box, history: History) -> Bandit
         forgetting=forgetting[one.forgetting],
         constraints=constraints[one.constraints],
         context_dim=one.context_dim,
-        history=history,
     )
+    return rebuilt(loop, history)
 
 
 class World:

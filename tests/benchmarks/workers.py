@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from gpytorch.kernels import MaternKernel, ScaleKernel
+from records import entries_of, rebuilt
 
 from benchmarks.arms import POLICY, arms_problem
 from benchmarks.boxes import BOUND
 from benchmarks.measure import NOISE, Measurement, Scale, compare, smooth_data, timed
-from botorch_bandits import Arms, BanditGP, BanditLoop, Box, History, run
+from botorch_bandits import Arms, BanditGP, BanditLoop, Box, run
 
 PROMISED_SECONDS = 1e-3
 """What asking, handing a task to a worker, taking its result and telling may cost together."""
@@ -64,11 +65,11 @@ def fits_on_record(scale: Scale) -> list[Measurement]:
         with BanditLoop(**settings, storage=path) as loop:
             for x, y in zip(X, Y[:, 0].tolist(), strict=True):
                 loop.attach(x, y)
-            records = loop.history.to_records()
+            known = entries_of(loop.history)
             asked = loop.ask().x  # the fits are made, and the last one goes on record
 
         def fitted_again() -> BanditLoop:
-            again = BanditLoop(**settings, history=History.from_records(records, 2))
+            again = rebuilt(BanditLoop(**settings), known)
             again.current_model()
             return again
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -18,6 +17,7 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.models import DefaultCandidates
+from tests.records import rebuilt
 
 from .streams import GRID, PRIOR, UCB, assert_tests_as
 
@@ -25,7 +25,7 @@ BOTH = ("all", "reward")
 WEIGHS = LagrangianUpperConfidenceBound.with_options(width=2.0)
 
 
-def constrained(restart, model=PRIOR, surrogate="relabeled", history=None, **more):
+def constrained(restart, model=PRIOR, surrogate="relabeled", **more):
     rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
     settings = {
         "domain": GRID,
@@ -34,7 +34,6 @@ def constrained(restart, model=PRIOR, surrogate="relabeled", history=None, **mor
         "restart": restart,
         "constraints": rule,
         "seed": 0,
-        "history": history,
     }
     return BanditLoop(**(settings | more))
 
@@ -63,9 +62,8 @@ def test_tests_are_those_of_a_stream_that_sees_the_rewards(surrogate):
     (reset,) = loop.resets
     assert reset.quantity == "reward"
     assert 16 <= reset.after_round <= 20
-    twin = constrained(
-        EvidenceRestart(outputs="reward"), surrogate=surrogate, history=copy.deepcopy(loop.history)
-    )
+    twin = constrained(EvidenceRestart(outputs="reward"), surrogate=surrogate)
+    rebuilt(twin, loop.history)
     assert twin.resets == loop.resets
     assert torch.equal(twin.ask().x, loop.ask().x)
 

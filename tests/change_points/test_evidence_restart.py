@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 
@@ -24,6 +23,7 @@ from botorch_bandits.confidence import check_model
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.running import NoGain
 from botorch_bandits.simulation import Policy, simulate
+from tests.records import rebuilt
 
 from .streams import GRID, PRIOR, UCB, assert_tests_as
 
@@ -64,7 +64,7 @@ def test_a_loop_begins_anew_soon_after_a_change(domain, keep):
     assert (test.detected, test.half_size, test.quantity) == (True, None, "evidence")
     assert test.change_round == reset.change_round
     # everything follows from the history
-    twin = loop_with(EvidenceRestart(keep=keep), domain, history=copy.deepcopy(loop.history))
+    twin = rebuilt(loop_with(EvidenceRestart(keep=keep), domain), loop.history)
     assert twin.resets == loop.resets
     assert twin.change_tests == loop.change_tests
     # on a box, within the digits of its search

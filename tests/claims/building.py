@@ -46,7 +46,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import GreedyGain, WaterFillingGain
-from botorch_bandits.history import History
 from botorch_bandits.models import CandidatesRecipe
 from claims.settings import CENSORED_DROP_INS, LIST, LIST_ON_BOX, LISTS, Setting
 from claims.worlds import World, kernel_of
@@ -323,14 +322,12 @@ class Plan:
     def loop(
         self,
         seed: int,
-        history: History | None = None,
         known: Mapping[str, float] | None = None,
     ) -> BanditLoop:
         """Return a loop of this setting.
 
         Args:
             seed: Of the loop.
-            history: To continue from.
             known: What the multiplier rule is told of the functions.
         """
         setting = self.setting
@@ -352,7 +349,6 @@ class Plan:
             num_initial={"0": 0, "3": 3, "all": setting.num_rounds}[setting.num_initial],
             context_dim=self.world.context_dim,
             seed=seed,
-            history=history,
         )
 
     def _feedback(self) -> Any:

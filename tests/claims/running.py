@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from records import rebuilt
 from torch import Tensor
 
 from botorch_bandits.confidence import Guarantee
@@ -645,7 +646,7 @@ class _LoopRun(_AnyRun):
             self.now = float(t)
             if setting.history == "continued" and t == self.num_rounds // 2 + 1:
                 known = self.known_of_rule()
-                loop = self.loop = plan.loop(seed, loop.history, known)
+                loop = self.loop = rebuilt(plan.loop(seed, known), loop.history)
             self.tell(self.due(t))
             if self.does_change and t > plan.change_round:
                 self.segment = 1

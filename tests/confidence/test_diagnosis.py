@@ -28,6 +28,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import ModelCheck, check_model
 from botorch_bandits.models import candidate_grid
+from tests.records import rebuilt
 
 DTYPE = torch.float64
 UCB = GPUpperConfidenceBound.with_options(width=2.0)
@@ -167,7 +168,8 @@ def test_a_change_of_the_reward_is_named_with_its_round() -> None:
     assert check.rounds.tolist() == list(range(1, 81))
     told_of_rows = check_model(gp(*loop.history.arrived())).verdict
     assert told_of_rows.startswith("The reward may have changed about outcome 4")
-    windowed = BanditLoop(arms, recipe, UCB, forgetting=SlidingWindow(30), history=loop.history)
+    windowed = BanditLoop(arms, recipe, UCB, forgetting=SlidingWindow(30))
+    rebuilt(windowed, loop.history)
     assert windowed.check_model().rounds.tolist() == list(range(51, 81))
 
 

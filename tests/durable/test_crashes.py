@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pairwise import by_day
-from records import ON_BOXES, assert_same
+from records import ON_BOXES, assert_same, entries_of, rebuilt
 
 from benchmarks.faults import count_faults
 from botorch_bandits.history import History
@@ -110,7 +110,7 @@ def test_outcomes_between_a_choice_that_failed_and_its_repetition_count_before_i
         play(loop, 20)
         live = loop.ask()
         seen = derived(loop)
-    again = build(name, history=History.from_records(loop.history.to_records()[:-1], 1, 0, 2))
+    again = rebuilt(build(name), entries_of(loop.history)[:-1])
     assert again.ask().x.tolist() == live.x.tolist()
     assert derived(again) == seen
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import ON_BOXES, assert_same
+from records import ON_BOXES, assert_same, rebuilt
 from torch import Tensor
 
 from botorch_bandits import (
     AdditiveEpochs,
     BanditLoop,
     GPUpperConfidenceBound,
-    History,
     Ignored,
     OracleRestart,
     run,
@@ -142,9 +141,7 @@ def test_a_storage_with_failures_goes_on(domain: Any, tmp_path: Path) -> None:
         assert_same(records, expected, ON_BOXES)
         assert records[1]["avoided"] is True
         assert "avoided" not in records[0]
-        rebuilt = History.from_records(loop.history.to_records(), dim=1)
-        assert rebuilt.failures == loop.history.failures
-        following = BanditLoop(domain, MODEL, UCB, history=rebuilt).ask().x
+        following = rebuilt(BanditLoop(domain, MODEL, UCB), loop.history).ask().x
         assert_same(following, whole.ask().x, ON_BOXES)
 
 

@@ -15,7 +15,7 @@ from gpytorch.kernels import MaternKernel
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from records import ON_BOXES, assert_same
+from records import rebuilt
 
 from botorch_bandits import (
     Arms,
@@ -26,7 +26,6 @@ from botorch_bandits import (
     DifferentSettingsError,
     GPUpperConfidenceBound,
     History,
-    ImprovedUpperConfidenceBound,
     RandomSearch,
 )
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
@@ -34,7 +33,7 @@ from botorch_bandits.loop import StorageError
 from botorch_bandits.loop import log as loop_log
 from botorch_bandits.loop.store import open_store, read_store
 
-from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build, derived, play
+from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 NAN = float("nan")
@@ -114,25 +113,6 @@ def test_what_is_refused_is_not_written(
         assert loop.history.num_queries == 0
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"reward": 1.0},
-        {"arrival_order": None},
-        {"state": "told"},
-        {"arrived_round": 99},
-    ],
-)
-def test_records_of_failures_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
-    history = History(1)
-    history.add_query(double([0.5]), "initial", 0.0)
-    history.add_failure(0, 1.0, "broken")
-    records = history.to_records()
-    History.from_records(records, dim=1)
-    with pytest.raises(ValueError, match=r"records\[0\]"):
-        History.from_records([records[0] | changes], dim=1)
-
-
 class TestStorageOfALoop:
     @pytest.mark.parametrize(
         ("changes", "difference"),
@@ -183,48 +163,12 @@ class TestStorageOfALoop:
         with pytest.raises(StorageError, match="is not a run that this version can read"):
             build("box, ucb", storage=path)
 
-    def test_a_new_run_begins_with_a_history(self, tmp_path: Path) -> None:
-        path, name = tmp_path / "run.db", "arms, constraints"
-        plain = build(name)
-        play(plain, 20)
-        given = History.from_records(plain.history.to_records(), 1, 0, 2)
-        with build(name, history=given, storage=path) as loop:
-            play(loop, 30)
-        play(plain, 30)
-        with build(name, storage=path) as loop:
-            assert_same(loop.history.to_records(), plain.history.to_records(), ON_BOXES)
-            assert_same(derived(loop), derived(plain), ON_BOXES)
-        with pytest.raises(ValueError, match="Leave history= out"):
-            build(name, history=given, storage=path)
-
-    def test_a_guarantee_says_which_rounds_were_given(self, tmp_path: Path) -> None:
-        path = tmp_path / "run.db"
-        recipe = ImprovedUpperConfidenceBound.with_options(
-            rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
-        )
-        first = BanditLoop(BOX, MODEL, recipe)
-        first.tell(first.ask().id, 0.5)
-        text = (
-            "the points that the given history attributes to the acquisition were chosen by it, "
-            "with these settings"
-        )
-        for history in (first.history, None):
-            with BanditLoop(BOX, MODEL, recipe, history=history, storage=path) as loop:
-                assert text in loop.guarantee().assumptions
-                loop.tell(loop.ask().id, 0.25)
-        with BanditLoop(BOX, MODEL, recipe, storage=tmp_path / "other.db") as loop:
-            loop.tell(loop.ask().id, 0.5)
-        with BanditLoop(BOX, MODEL, recipe, storage=tmp_path / "other.db") as loop:
-            assert not any("given history" in line for line in loop.guarantee().assumptions)
-
     def test_diagnostics_that_are_not_finite_come_back(self, tmp_path: Path) -> None:
         history = History(1)
         known = {"acquisition_value": float("-inf"), "width": float("inf"), "mean": 0.1}
         history.add_query(double([0.5]), "acquisition", 0.0, diagnostics=known)
-        with BanditLoop(
-            BOX, None, RandomSearch(), history=history, storage=tmp_path / "run.db"
-        ) as loop:
-            loop.ask()
+        with BanditLoop(BOX, None, RandomSearch(), storage=tmp_path / "run.db") as loop:
+            rebuilt(loop, history).ask()
         with BanditLoop(BOX, None, RandomSearch(), storage=tmp_path / "run.db") as loop:
             assert loop.history.query(0).diagnostics == known
 

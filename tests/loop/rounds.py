@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Sequence
@@ -35,7 +34,6 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.history import History
 from botorch_bandits.penalties import Polynomial
 from tests.models.textbook import double, posterior, squared_exponential
 
@@ -151,19 +149,6 @@ class Setting:
 
     def on(self, domain: str) -> Setting:
         return replace(self, domain=domain)
-
-    def history(self, loop: BanditLoop) -> History:
-        """Return what a loop recorded, through its records."""
-        return self.from_records(json.loads(json.dumps(loop.history.to_records())))
-
-    def from_records(self, records: list[dict[str, Any]]) -> History:
-        return History.from_records(
-            records,
-            dim=1,
-            context_dim=self.contexts,
-            num_constraints=0 if self.rule == "none" else 2,
-            maximize=self.sign > 0.0,
-        )
 
     def tell(self, loop: BanditLoop) -> None:
         """Tell what has come until the next round, as far as the records say."""

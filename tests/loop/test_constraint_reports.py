@@ -36,6 +36,7 @@ from botorch_bandits.constraints import InfeasibleConstraintsWarning, NoisyConst
 from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.feasibility import grows_in_vain
 from botorch_bandits.penalties import Polynomial
+from tests.records import rebuilt
 
 NUM_ARMS, LENGTHSCALE, NOISE = 21, 0.25, 0.05
 GRID = np.linspace(0.0, 1.0, NUM_ARMS)
@@ -380,7 +381,5 @@ def test_best_is_the_best_feasible_point_of_the_ledger() -> None:
         assert best is not None
         assert best[1] == loop.history.outcomes[int(row)]
         assert best[0].id == best[1].query_id
-    rebuilt = BanditLoop(
-        ARMS, MODEL, RandomSearch(), constraints=AdditiveEpochs(2, 3), history=loop.history
-    )
-    assert rebuilt.best() == loop.best()
+    again = BanditLoop(ARMS, MODEL, RandomSearch(), constraints=AdditiveEpochs(2, 3))
+    assert rebuilt(again, loop.history).best() == loop.best()

@@ -21,7 +21,6 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
     RandomSearch,
@@ -162,8 +161,6 @@ def test_context_without_context_dim_is_refused() -> None:
     loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
     with pytest.raises(ValueError, match="context_dim=0"):
         loop.ask(context=[0.1])
-    with pytest.raises(ValueError, match="context dimensions"):
-        BanditLoop(Arms(CHOICES), None, RandomSearch(), context_dim=1, history=History(1))
 
 
 def test_dimensions_in_the_options_are_checked_with_the_contexts_at_once():

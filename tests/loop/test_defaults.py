@@ -33,6 +33,7 @@ from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.loop import DifferentSettingsError
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
+from tests.records import rebuilt
 
 SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
 
@@ -162,8 +163,8 @@ def test_the_model_of_the_default_sees_very_low_rewards_raised() -> None:
     given = make(
         model=FittedSingleTaskGP.for_domain(box()),
         acquisition=LogExpectedImprovement.with_options(augmented=True),
-        history=loop.history,
     )
+    rebuilt(given, loop.history)
     assert torch.equal(means(given.current_model(), X), means(expected, X))
 
 

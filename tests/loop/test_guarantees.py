@@ -47,6 +47,7 @@ from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
 from botorch_bandits.loop.numbers import rounds_with_all_outcomes
 from botorch_bandits.models import candidate_grid
+from tests.records import rebuilt
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
 CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
@@ -566,13 +567,13 @@ def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret()
 
 
 @pytest.mark.parametrize("surrogate", ["fresh", "separate"])
-def test_rounds_that_were_given_without_diagnostics_have_no_numbers(surrogate: str) -> None:
+def test_rounds_without_diagnostics_have_no_numbers(surrogate: str) -> None:
     given = History(dim=1, num_constraints=1)
     query = given.add_query(CHOICES[3], "acquisition", 0.0)
     given.add_outcome(query.id, 0.2, 0.0, [-0.1])
     recipe = IGP if surrogate == "fresh" else LagrangianUpperConfidenceBound.with_options(**BOUNDS)
     rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
-    loop = build(recipe, constraints=rule, horizon=8, history=given)
+    loop = rebuilt(build(recipe, constraints=rule, horizon=8), given)
     play(loop, 2)
     regret = regret_of(loop)
     if surrogate == "separate":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 
 import pytest
 import torch
@@ -30,7 +29,6 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     Ignored,
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
@@ -251,33 +249,3 @@ def test_attached_points_and_constraint_values_are_refused_before_anything_is_re
     assert loop.multipliers == (0.0, 0.0)
     loop.tell(query.id, 1.0, [0.5, -0.5])
     domain.check_point("x", loop.ask().x)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("recipe", [RECIPES[0], RECIPES[5]], ids=name_of)
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain, tmp_path):
-    """As an earlier version may have recorded it: withdrawn, and the loop goes on."""
-    history = History(1)
-    for i, reward in enumerate((0.2, -1e308, 0.6)):
-        x = domain.sample(1, torch.Generator().manual_seed(i))[0]
-        history.add_outcome(history.add_query(x, "acquisition", 0.0).id, reward, 0.0)
-    settings = {"domain": domain, "model": KERNEL, "acquisition": recipe}
-    with pytest.warns(RuntimeWarning, match="query_id 1 are larger") as caught:
-        loop = BanditLoop(**settings, history=history, storage=tmp_path / "run.db")
-    assert caught[0].filename == __file__
-    with loop:
-        loop.retract(1, "overflow of the sensor")
-        x = loop.ask().x
-    clean = History(1)
-    for query in history.queries:
-        clean.add_query(query.x, "acquisition", 0.0)
-    clean.add_outcome(0, 0.2, 0.0)
-    clean.add_failure(1, 0.0)
-    clean.add_outcome(2, 0.6, 0.0)
-    assert torch.equal(x, BanditLoop(**settings, history=clean).ask().x)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with BanditLoop(**settings, storage=tmp_path / "run.db") as loop:
-            assert loop.history.num_arrived == 2
-            loop.ask()

@@ -31,7 +31,6 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
@@ -225,14 +224,6 @@ class TestSettings:
             make_loop("box", "fixed", "random", num_initial=-1)
         with pytest.raises(TypeError, match="seed must be"):
             make_loop("box", "fixed", "random", seed=0.5)
-
-    def test_history_must_fit_the_domain(self) -> None:
-        with pytest.raises(ValueError, match="history is for 3"):
-            make_loop("box", "fixed", "random", history=History(3))
-        history = History(2)
-        history.add_query(torch.tensor([0.5, 2.0], dtype=torch.float64), "initial", 0.0)
-        with pytest.raises(ValueError, match=r"query 0 in history\[1\]"):
-            make_loop("box", "fixed", "random", history=history)
 
 
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")

@@ -180,11 +180,8 @@ def test_numbers_that_a_user_states_are_in_his_sign(name: str, domain: Any) -> N
     assert_mirrored(low, high)
 
 
-def test_a_given_history_must_be_of_costs(tmp_path: Path) -> None:
-    history = bb.History(1, maximize=False)
-    with pytest.raises(ValueError, match="history has maximize=False, but"):
-        bb.BanditLoop(ARMS, MODEL, IGP, history=history)
-    loop = bb.BanditLoop(ARMS, MODEL, IGP, history=history, maximize=False)
+def test_a_storage_of_costs_is_refused_for_rewards(tmp_path: Path) -> None:
+    loop = bb.BanditLoop(ARMS, MODEL, IGP, maximize=False)
     loop.tell(loop.ask().id, 3.0)
     loop.tell(loop.ask().id, 1.0)
     assert loop.best()[1].reward == 1.0

@@ -12,7 +12,7 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
-from records import ON_BOXES, assert_same
+from records import ON_BOXES, assert_same, rebuilt
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -497,13 +497,12 @@ def test_a_penalized_mean_is_named_with_what_was_observed(
     assert "mean of the penalized reward" in text
     assert "constraint 1: mean of 2 outcomes here 0.3, above its limit of 0" in text
     assert "surrogate=" in text
-    assert "history=loop.history" in text
-    # the remedy that the text names: the same history, with models of the constraints
+    assert "attach the outcomes to a loop" in text
+    # the remedy that the text names: the same outcomes, with models of the constraints
     other = AdditiveEpochs(1, 50, surrogate="separate")
     bounds = LagrangianUpperConfidenceBound.with_options(width=2.0)
-    again = make(
-        domain, bounds, constraints=other, history=loop.history, maximize=sign > 0.0
-    ).recommend(among="played")
+    again = make(domain, bounds, constraints=other, maximize=sign > 0.0)
+    again = rebuilt(again, loop.history).recommend(among="played")
     assert again.point == [0.25]
     assert not again.is_penalized
     assert again.exceeded == ()

@@ -17,13 +17,13 @@ from botorch_bandits import (
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     OracleRestart,
     RandomSearch,
     TimeVaryingKernel,
 )
 from botorch_bandits.confidence import num_plays, num_plays_at
+from tests.records import rebuilt
 
 ARMS = Arms(torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
 BOX = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=3, raw_samples=32)
@@ -200,10 +200,8 @@ def test_a_list_of_priors_plays_as_often_as_its_survivors_allow(domain: Any, nam
         assert guarantee.regret.bound == pytest.approx(total, rel=1e-9)
     else:
         assert not guarantee.holds
-    records = loop.history.to_records()
-    given = {"repeats": factor, "history": History.from_records(records, dim=2)}
-    again = build(domain, model=LIST, acquisition=acquisition, **given)
-    assert torch.equal(again.ask().x, loop.ask().x)
+    again = build(domain, model=LIST, acquisition=acquisition, repeats=factor)
+    assert torch.equal(rebuilt(again, loop.history).ask().x, loop.ask().x)
 
 
 REFUSED = {

@@ -18,7 +18,6 @@ from botorch_bandits import (
     ChangePointDetector,
     ChangePointRestart,
     DMMUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
@@ -125,21 +124,6 @@ def test_what_was_told_stays_on_record():
     assert frame["retracted_constraint1"].dropna().tolist() == [-70.0]
     assert frame["reward"].max() == 0.5
     assert [len(history.pending_in(t)) for t in (1, 2, 3, 4)] == [0, 0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"retracted_round": 5}, {"retracted_round": 0}, {"reward": 1.0}, {"reason": ""}],
-)
-def test_records_of_retractions_that_cannot_be_are_refused(changes):
-    history = History(1)
-    history.add_query(torch.tensor([0.5], dtype=torch.float64), "random", 0.0)
-    history.add_outcome(0, 1.0, 1.0)
-    history.add_retraction(0, "the wrong sample", 2.0)
-    (record,) = history.to_records()
-    History.from_records([record], 1)
-    with pytest.raises(ValueError, match=r"records\[0\]|reason is empty"):
-        History.from_records([record | changes], 1)
 
 
 @DOMAINS

@@ -12,7 +12,7 @@ import pytest
 from botorch.acquisition import UpperConfidenceBound
 from gpytorch.kernels import MaternKernel, RBFKernel
 from pairwise import by_day, pairwise
-from records import assert_same
+from records import assert_same, entries_of, rebuilt
 
 from botorch_bandits import (
     BanditGP,
@@ -26,7 +26,6 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     LogExpectedImprovement,
     MultiplicativeEpochs,
     NeverRestart,
@@ -36,6 +35,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.core import round_posterior
+from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 
 from .rounds import CENSORED, FORGETTING, MINIMUM, RETRACTED, RULES, SPAN, Dense, Setting
 
@@ -76,19 +76,21 @@ SETTINGS = [
 ]
 
 
-def with_failures(history: History, setting: Setting) -> History:
-    """Return a history in which queries whose outcome was retracted have failed."""
-    records = history.to_records()
-    for record in records:
-        if record["state"] == "retracted":
-            record["state"] = "failed"
-            for name in [name for name in record if name.startswith("retract")]:
-                del record[name]
-    return setting.from_records(records)
+def with_failures(history: History) -> list[Query | Event]:
+    """Return what was recorded as if queries whose outcome was retracted had failed instead."""
+    entries: list[Query | Event] = []
+    for entry in entries_of(history):
+        retracted = history.retraction(entry.query_id)
+        if isinstance(entry, Outcome) and retracted is not None:
+            told = entry.arrived_at, entry.arrived_round
+            entries.append(Failure(entry.query_id, retracted.reason, *told))
+        elif not isinstance(entry, Retraction):
+            entries.append(entry)
+    return entries
 
 
 def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoop:
-    """Play rounds, and three more by loops that have only the file or the records."""
+    """Play rounds, and three more by loops that have only the file or the history."""
     live = setting.loop(storage=path / "run.db", **options)
     loops = [live]
     for t in range(rounds + 3):
@@ -96,10 +98,9 @@ def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoo
             with closing(sqlite3.connect(path / "run.db")) as file:
                 file.execute("vacuum into ?", (str(path / "copy.db"),))
             opened = setting.loop(storage=path / "copy.db", **options)
-            loops += [opened, setting.loop(history=setting.history(live), **options)]
+            loops += [opened, rebuilt(setting.loop(**options), live.history)]
             if setting.special in RETRACTED and setting.rule != "every round":
-                again = with_failures(live.history, setting)
-                loops.insert(2, setting.loop(history=again, **options))
+                loops.insert(2, rebuilt(setting.loop(**options), with_failures(live.history)))
         for loop in loops:
             setting.tell(loop)
             query = setting.ask(loop)

@@ -33,7 +33,6 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     run,
 )
-from botorch_bandits.history import History
 from botorch_bandits.loop import TurnTimeout
 from botorch_bandits.loop.store import NewEvent, open_store, read_store
 from botorch_bandits.running import may_be_running
@@ -277,8 +276,6 @@ def test_other_settings_are_refused_while_the_run_goes_on(tmp_path: Path) -> Non
         loop.ask()
         with pytest.raises(DifferentSettingsError, match="horizon: was None, is 5"):
             fast(tmp_path / "run.db", horizon=5)
-        with pytest.raises(ValueError, match="Leave history= out"):
-            fast(tmp_path / "run.db", history=loop.history)
         loop.ask()
     assert [e.kind for e in read_store(tmp_path / "run.db")[1]] == ["asked", "asked"]
 
@@ -354,10 +351,6 @@ def check_run(storage: Any, build: Callable[[Any], BanditLoop], total: int, fold
     with build(storage) as one, build(storage) as other:
         assert one.history.to_records() == other.history.to_records()
         assert one.history.num_pending == 0
-        records = one.history.to_records()
-        # a history alone has the same order
-        alone = History.from_records(records, 1)
-        assert alone.to_records() == records
     check_replays(storage, build, folder)
 
 

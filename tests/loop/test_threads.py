@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 from pairwise import by_day
-from records import ON_BOXES, assert_same
+from records import ON_BOXES, assert_same, rebuilt
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -99,9 +98,9 @@ def states_of(loop: BanditLoop) -> dict[str, Any]:
     }
 
 
-def rebuilt(loop: BanditLoop) -> BanditLoop:
+def twin_of(loop: BanditLoop) -> BanditLoop:
     settings = {key: getattr(loop.settings, key) for key in ("feedback", "restart", "constraints")}
-    return build(loop.settings.domain, history=copy.deepcopy(loop.history), **settings)
+    return rebuilt(build(loop.settings.domain, **settings), loop.history)
 
 
 @pytest.mark.parametrize(("name", "reading"), by_day(PAIRS))
@@ -149,7 +148,7 @@ def test_a_look_while_an_outcome_is_told(
     assert errors == []
     tell(loop, pending[1])
     tell(loop, loop.ask().id)
-    again = rebuilt(loop)
+    again = twin_of(loop)
     assert_same(states_of(loop), states_of(again), ON_BOXES)
     assert_same(loop.ask().x, again.ask().x, ON_BOXES)
 

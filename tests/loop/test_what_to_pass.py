@@ -170,8 +170,6 @@ def test_what_a_loop_gets_in_the_wrong_form_names_the_call_that_takes_it() -> No
     with pytest.raises(ValueError, match="context is") as of_a_context:
         loop.ask([0.5])
     assert "once for each" not in str(of_a_context.value)
-    with pytest.raises(TypeError, match=r"history is a tuple.*attach\(x"):
-        BanditLoop(BOX, history=(X, Y))  # type: ignore[arg-type]
     for rows in (X, X.numpy(), X.tolist(), tuple(X)):
         with pytest.raises(ValueError, match=r"x has 3 rows.*one"):
             loop.attach(rows, Y)

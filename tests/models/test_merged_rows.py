@@ -18,6 +18,7 @@ from botorch_bandits import (
 from botorch_bandits.history import History
 from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
 from botorch_bandits.models.fits import log_marginal_likelihood
+from tests.records import rebuilt
 
 from .textbook import information_gain, log_likelihood, matern, posterior, squared_exponential
 
@@ -148,9 +149,8 @@ ACQUISITIONS = {
 def test_a_loop_scores_points_as_with_all_rows(name: str) -> None:
     X, Y = rows_at_places(330, 25)
     recipe = BanditGP.with_kernel(kernel(), noise=NOISE)
-    loop = BanditLoop(
-        Box([[0.0, 0.0], [1.0, 1.0]]), recipe, ACQUISITIONS[name], history=history_of(X, Y)
-    )
+    loop = BanditLoop(Box([[0.0, 0.0], [1.0, 1.0]]), recipe, ACQUISITIONS[name])
+    rebuilt(loop, history_of(X, Y))
     query = loop.ask()
     model = loop.current_model()
     assert model.num_rows < 100
@@ -170,9 +170,8 @@ def test_draws_know_merged_rows() -> None:
         Box([[0.0, 0.0], [1.0, 1.0]]),
         BanditGP.with_kernel(kernel(), noise=NOISE),
         GPThompsonSampling.with_options(width=1.0),
-        history=history_of(X, Y),
     )
-    loop.ask()
+    rebuilt(loop, history_of(X, Y)).ask()
     model = loop.current_model()
     assert model.num_rows < 80
     for seed in range(3):

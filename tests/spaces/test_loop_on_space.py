@@ -22,13 +22,13 @@ from botorch_bandits import (
     Fixed,
     Float,
     GPUpperConfidenceBound,
-    History,
     Integer,
     RandomSearch,
     Space,
 )
 from botorch_bandits.history import flatten_records
 from botorch_bandits.loop.store import read_store
+from tests.records import rebuilt
 
 SPACE = Space(
     {
@@ -106,7 +106,7 @@ def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
 # --- histories ------------------------------------------------------------------------------
 
 
-def test_records_hold_names_beside_coordinates_and_are_read_again() -> None:
+def test_records_hold_names_beside_coordinates() -> None:
     loop = make_loop()
     loop.attach(GIVEN, 1.5)
     play(loop, 3)
@@ -114,34 +114,8 @@ def test_records_hold_names_beside_coordinates_and_are_read_again() -> None:
     assert [record["parameters"] for record in records] == [
         query.parameters for query in loop.history.queries
     ]
-    again = History.from_records(json.loads(json.dumps(records)), dim=3)
-    assert again.to_records() == records
-    assert make_loop(history=again).ask().parameters == loop.ask().parameters
-
-
-def test_a_history_without_names_gets_those_of_the_space() -> None:
-    loop = make_loop()
-    query = loop.ask()
-    records = [
-        {k: v for k, v in record.items() if k != "parameters"}
-        for record in loop.history.to_records()
-    ]
-    again = History.from_records(records, dim=3)
-    assert again.queries[0].parameters is None
-    named = make_loop(history=again).history
-    assert named.queries[0].parameters == query.parameters
-    assert named.pending()[0].parameters == query.parameters
-
-
-def test_a_history_of_another_space_is_refused() -> None:
-    loop = make_loop()
-    loop.attach({**GIVEN, "kernel": "poly"}, 1.5)
-    turned = Space({**SPACE.parameters, "kernel": Categorical(["poly", "rbf", None])}, 2, 16)
-    with pytest.raises(ValueError, match="query 0 in history"):
-        BanditLoop(turned, None, RandomSearch(), history=loop.history)
-    fewer = Space({**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])}, 2, 16)
-    with pytest.raises(ValueError, match="parameter 'kernel' is 'poly'"):
-        BanditLoop(fewer, None, RandomSearch(), history=loop.history)
+    assert json.loads(json.dumps(records)) == records
+    assert rebuilt(make_loop(), loop.history).ask().parameters == loop.ask().parameters
 
 
 def test_a_category_that_is_none_stays_none_in_a_table() -> None:
@@ -214,35 +188,6 @@ def test_a_storage_is_refused_under_another_space(tmp_path: Path) -> None:
 
 
 NAMED = {"C": Float(0.01, 100.0, log=True), "leaves": Integer(2, 64)}
-
-
-@pytest.mark.usefixtures("quick_disk")
-@pytest.mark.parametrize(
-    ("parameters", "why"),
-    [
-        ({**NAMED, "C": Float(0.001, 100.0, log=True)}, None),
-        ({**NAMED, "data": Fixed("digits")}, None),
-        ({"cost": NAMED["C"], "leaves": NAMED["leaves"]}, "parameter 'C' is not known"),
-        ({**NAMED, "rate": Float(0.0, 1.0)}, "history is for 2 dimensions"),
-        (dict(reversed(NAMED.items())), "the order, a scale or the categories differ"),
-        ({**NAMED, "C": Float(0.01, 100.0)}, "the order, a scale or the categories differ"),
-        ({**NAMED, "C": Float(1.0, 2.0, log=True)}, "parameter 'C' is "),
-    ],
-)
-def test_the_history_of_a_refused_run_can_be_passed_only_where_that_works(
-    parameters: dict[str, Any], why: str | None, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.db"
-    with BanditLoop(Space(NAMED), seed=0, storage=path) as old:
-        for outcome in range(3):
-            old.tell(old.ask().id, float(outcome))
-    with pytest.raises(DifferentSettingsError, match=r"attach the outcomes.*pass history="):
-        BanditLoop(Space(parameters), seed=0, storage=path)
-    if why is None:
-        assert BanditLoop(Space(parameters), history=old.history).history.num_arrived == 3
-        return
-    with pytest.raises(ValueError, match=f"{why}.* Attach its outcomes"):
-        BanditLoop(Space(parameters), history=old.history)
 
 
 @pytest.mark.usefixtures("quick_disk")

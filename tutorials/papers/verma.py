@@ -50,7 +50,7 @@ from torch.quasirandom import SobolEngine
 from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.domains import Arms, Box, Domain, first_of_the_largest
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored, LateOutcomeWarning
-from botorch_bandits.history import History
+from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP, RefitWarning, double_kernel
 from botorch_bandits.problems import (
@@ -1075,8 +1075,9 @@ def play_loop(
             feedback=feedback,
             num_initial=max(num_initial, asked + 1 if is_uniform else 0),
             seed=seed,
-            history=history,
         )
+        _continue(loop, history)
+        history = loop.history
         count = 1 if is_uniform else REFIT_EVERY - asked % REFIT_EVERY
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LateOutcomeWarning)  # the experiments rely on them
@@ -1091,6 +1092,15 @@ def play_loop(
         known = known.masked_fill(known + 1.0 - rounds > method.max_delay, torch.inf)
     regret = best - values
     return regret, -best_arrived(-regret, known)
+
+
+def _continue(loop: BanditLoop, history: History) -> None:
+    """Attach the points of a history to a new loop, and tell their outcomes, in the same order."""
+    for entry in history.in_order():
+        if isinstance(entry, Query):
+            loop.attach(entry.x)
+        elif isinstance(entry, Outcome):
+            loop.tell(entry.query_id, entry.reward)
 
 
 def _rows(history: History, feedback: Feedback, with_zeros: bool) -> tuple[Tensor, Tensor]:
