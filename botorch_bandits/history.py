@@ -308,7 +308,7 @@ class History:
         )
 
     def new_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
-        """Return what :meth:`add_retraction` would record, checked; see there."""
+        """Return what would be recorded, checked. See :meth:`add_retraction` for the arguments."""
         query = self.query(query_id)
         if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
             raise ValueError("reason is blank; say why the outcome is withdrawn.")
