@@ -446,11 +446,12 @@ def gen_candidates_batched(
     return candidates, values
 
 
-def values_and_slopes(acquisition: AcquisitionFunction, device: torch.device) -> Evaluation:
+def values_and_slopes(acquisition: Callable[[Tensor], Tensor], device: torch.device) -> Evaluation:
     """Return an acquisition function's values and slopes as functions of points.
 
     Args:
-        acquisition: The acquisition function; differentiable.
+        acquisition: The acquisition function, or any differentiable function of ``b x 1 x d``
+            points.
         device: Where it is evaluated.
 
     Returns:

@@ -10,19 +10,17 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from botorch.test_functions.base import (
     BaseTestProblem,
 )
 from gpytorch.kernels import Kernel
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
 from botorch_bandits.domains import Arms
+from botorch_bandits.optim import maximize_locally, values_and_slopes
 
 # A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
 # far below zero, relative to the largest, is not rounding.
@@ -310,8 +308,6 @@ _NUM_SOBOL_POINTS = 4096
 _NUM_STARTS = 16
 _CHUNK_SIZE = 1024
 
-FloatArray = NDArray[np.float64]
-
 
 def maximize_on_box(
     function: Callable[[Tensor], Tensor],
@@ -321,8 +317,8 @@ def maximize_on_box(
 ) -> tuple[Tensor, float]:
     """Maximize a differentiable function on a box from many starts.
 
-    The function is evaluated on a dense Sobol set. L-BFGS-B then climbs from the
-    best points that are apart from each other.
+    The function is evaluated on a dense Sobol set. The local search of acquisition functions then
+    climbs from the best points that are apart from each other.
 
     Args:
         function: Maps points ``n x d`` to values ``(n,)``.
@@ -332,6 +328,9 @@ def maximize_on_box(
 
     Returns:
         The best point found, ``(d,)``, and its value.
+
+    Raises:
+        ValueError: If a value is not finite.
     """
     lower, width = bounds[0], bounds[1] - bounds[0]
     engine = SobolEngine(bounds.shape[1], scramble=True, seed=seed)
@@ -345,43 +344,15 @@ def maximize_on_box(
 
     with torch.no_grad():
         values = torch.cat([function(from_unit(part)) for part in torch.split(unit, _CHUNK_SIZE)])
-    # Tolerances of L-BFGS-B are absolute, so put the values on a common scale.
-    spread = (values.max() - values.min()).item()
-    scale = spread if spread > 0.0 else 1.0
-
-    def climb(starts: Tensor) -> Tensor:
-        shape = starts.shape
-
-        def loss_and_gradient(entries: FloatArray) -> tuple[float, FloatArray]:
-            with torch.enable_grad():
-                # The copy matters: SciPy reuses the memory of its argument.
-                points = torch.tensor(entries, dtype=torch.float64, device=bounds.device)
-                points.requires_grad_(True)
-                loss = -function(lower + width * points.reshape(shape)).sum() / scale
-                (gradient,) = torch.autograd.grad(loss, points)
-            return loss.item(), gradient.cpu().numpy()
-
-        result = minimize(
-            loss_and_gradient,
-            starts.reshape(-1).cpu().numpy(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0.0, 1.0)] * starts.numel(),
-            options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 500},
-        )
-        return torch.tensor(result.x, dtype=torch.float64, device=bounds.device).reshape(shape)
-
-    # The sum over all starts is one smooth problem, which is cheaper than a run for
-    # each. A run for the winner alone then settles its last digits.
-    starts = unit[_separated_best(unit, values)]
-    candidates = torch.cat([starts, climb(starts)])
-    with torch.no_grad():
-        winner = candidates[function(from_unit(candidates)).argmax()].unsqueeze(0)
-    ends = from_unit(torch.cat([winner, climb(winner)]))
-    with torch.no_grad():
-        end_values = function(ends)
-    best = int(end_values.argmax().item())
-    return ends[best], float(end_values[best].item())
+    starts = from_unit(unit[_separated_best(unit, values)])
+    X, low, high = (each.expand_as(starts).cpu().numpy() for each in (starts, *bounds))
+    evaluate = values_and_slopes(lambda X: function(X.squeeze(-2)), bounds.device)
+    found = maximize_locally(evaluate, X, low, high, has_cheap_gradients=True)
+    if found is None:
+        raise ValueError("the function is not finite on the box; check the kernel.")
+    points, largest = (torch.from_numpy(each).to(bounds) for each in found)
+    best = int(largest.argmax())
+    return points[best], float(function(points[best].unsqueeze(0)))
 
 
 def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
