@@ -558,7 +558,7 @@ def _cpd(
     name: str, num_rounds: int, ridge: float, statistic: Statistic, noise_variance: float | str
 ) -> RestartMethod:
     restart = ChangePointRestart(detector=detector(ridge, statistic))
-    return _method(name, num_rounds, partial(_same, restart), noise_variance)
+    return _method(name, num_rounds, partial(given_restart, restart), noise_variance)
 
 
 def _method(name: str, num_rounds: int, restart: Any, noise_variance: float | str) -> RestartMethod:
@@ -566,7 +566,8 @@ def _method(name: str, num_rounds: int, restart: Any, noise_variance: float | st
     return RestartMethod(name, recipe, model_noise(noise_variance, num_rounds), restart=restart)
 
 
-def _same(restart: Restart, change_points: tuple[int, ...]) -> Restart:
+def given_restart(restart: Restart, change_points: tuple[int, ...]) -> Restart:
+    """Return a restart rule that does not depend on the change points."""
     return restart
 
 

@@ -84,6 +84,7 @@ from papers.avanesov import (
     acquisition,
     arms_of,
     detector,
+    given_restart,
     kernel,
     make_study,
     play_changing,
@@ -134,10 +135,6 @@ def _oracle(change_points: tuple[int, ...]) -> Restart:
     return OracleRestart(change_points=change_points, exploration=None)
 
 
-def _same(restart: Restart, change_points: tuple[int, ...]) -> Restart:
-    return restart
-
-
 def ways_to_follow(
     recipe: AcquisitionRecipe, lam: float, window: int, wanted: Sequence[str] = ()
 ) -> list[RestartMethod]:
@@ -148,10 +145,10 @@ def ways_to_follow(
     explores = EvidenceRestart(exploration=PUBLISHED_EXPLORATION)
     known = [
         method(ORACLE, restart=_oracle),
-        method(PLAIN, restart=partial(_same, EvidenceRestart(robust=False))),
-        method(ROBUST, restart=partial(_same, EvidenceRestart())),
-        method(EXPLORES, restart=partial(_same, explores)),
-        method(HALVES, restart=partial(_same, ChangePointRestart(detector=detector()))),
+        method(PLAIN, restart=partial(given_restart, EvidenceRestart(robust=False))),
+        method(ROBUST, restart=partial(given_restart, EvidenceRestart())),
+        method(EXPLORES, restart=partial(given_restart, explores)),
+        method(HALVES, restart=partial(given_restart, ChangePointRestart(detector=detector()))),
         forgets(f"{WINDOW} {window}", forgetting=SlidingWindow(window)),
         forgets(f"{TIME_KERNEL} {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
         method(NEVER, restart=_never),
@@ -426,10 +423,10 @@ def _forgetting_methods(study: FollowStudy) -> list[RestartMethod]:
     method = partial(RestartMethod, acquisition=recipe, lam=NOISE_STD**2)
     methods = [
         method(NEVER, forgetting=SlidingWindow(study.num_rounds)),  # nothing is forgotten
-        method("explores, never restarts", restart=partial(_same, NeverRestart())),
+        method("explores, never restarts", restart=partial(given_restart, NeverRestart())),
         method(
             "restart, published threshold",
-            restart=partial(_same, ChangePointRestart(detector=detector())),
+            restart=partial(given_restart, ChangePointRestart(detector=detector())),
         ),
     ]
     if study.change_points:
