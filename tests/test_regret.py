@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from botorch.test_functions import PressureVessel, Rosenbrock
+from botorch.test_functions import PressureVessel
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
@@ -75,43 +73,6 @@ def test_plain_function_has_no_regret() -> None:
     assert result.rewards.shape == (3,)
     with pytest.raises(ValueError, match="knows its noiseless values"):
         _ = result.regret
-
-
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
-    problem = Rosenbrock(dim=2, negate=True)
-    box = Box(problem.bounds.tolist(), num_restarts=2, raw_samples=16)
-
-    def loop() -> BanditLoop:
-        return BanditLoop(
-            box,
-            BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=2.0),
-            GPUpperConfidenceBound.with_options(width=2.0),
-            num_initial=2,
-        )
-
-    whole = loop()
-    run(whole, lambda x: float(problem(x.unsqueeze(0))), 6, progress=False)
-
-    calls = 0
-
-    def failing(x: Tensor) -> float:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise KeyboardInterrupt
-        return float(problem(x.unsqueeze(0)))
-
-    broken = loop()
-    with pytest.raises(KeyboardInterrupt):
-        run(broken, failing, 6, progress=False)
-    assert (broken.history.num_queries, broken.history.num_arrived) == (4, 3)
-    result = run(broken, failing, 2, progress=False)
-    assert len(result.rewards) == 3  # the one that was left, and two more
-
-    def told(loop: BanditLoop) -> list[Any]:
-        return [(q.x.tolist(), loop.history.outcome(q.id).reward) for q in loop.history.queries]  # type: ignore[union-attr]
-
-    assert told(broken) == told(whole)
 
 
 @pytest.mark.parametrize(

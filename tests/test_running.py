@@ -53,11 +53,6 @@ def die(x: Tensor) -> float:
     os._exit(3)
 
 
-def wait_long(x: Tensor) -> float:
-    time.sleep(600.0)
-    return 0.0
-
-
 class Flaky:
     """Raises in some of its calls, counted from 1."""
 

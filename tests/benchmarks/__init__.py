@@ -1,7 +1,7 @@
 """Benchmarks: this package against the ordinary BoTorch way, on the same work in the same run.
 
-Run them in a clone with ``python tests/benchmarks``; ``python tests/benchmarks faults`` kills
-durable loops. Nothing here is installed.
+Run them in a clone with ``python tests/benchmarks``; :mod:`benchmarks.faults`, which kills durable
+loops, is played by a test. Nothing here is installed.
 """
 
 from functools import partial

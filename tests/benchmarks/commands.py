@@ -1,7 +1,6 @@
-"""The command line of the benchmarks, of two campaigns and of the league.
+"""The command line of the benchmarks, of the campaign of claims and of the league.
 
-``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
-tests/benchmarks faults`` kills loops and counts what was lost;
+``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way;
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
 tests/benchmarks league`` plays our default and what a user would pick instead.
 """
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,15 +20,13 @@ import torch
 
 from benchmarks import BENCHMARKS, PARTS, Measurement, Scale, league_command
 from benchmarks.devices import on_device
-from benchmarks.fault_cases import SETTING_NAMES
-from benchmarks.faults import count_faults
 from benchmarks.tables import as_text, write_csv
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser, run_command
 from botorch_bandits.progress import progress_bar
 
 QUICK = 10
-"""``--quick`` divides the sizes of the benchmarks, and the number of faults, by this."""
+"""``--quick`` divides the sizes of the benchmarks by this."""
 
 PROGRAM = "python tests/benchmarks"
 
@@ -56,8 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_command(build_parser(f"{PROGRAM} claims"), given[1:])
     if first == "league":
         return run_command(league_command.build_parser(f"{PROGRAM} league"), given[1:])
-    if first == "faults":
-        return run_command(build_faults_parser(), given[1:])
     return run_command(build_bench_parser(), given)
 
 
@@ -68,7 +62,7 @@ def build_bench_parser() -> argparse.ArgumentParser:
         description="Do the same work both ways in one process on one thread, in turn, and print "
         "the ratio of processor times and the largest difference of the results. "
         f"Benchmarks: {', '.join(BENCHMARKS)}. Only where named: {', '.join(PARTS)}.",
-        epilog=f"'{PROGRAM} faults' kills loops, '{PROGRAM} claims' tries to refute guarantees, "
+        epilog=f"'{PROGRAM} claims' tries to refute guarantees, "
         f"'{PROGRAM} league' plays against other packages; they have options of their own.",
     )
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
@@ -77,28 +71,12 @@ def build_bench_parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--device", help="measure this device, such as cuda, against the CPU, and BoTorch on it"
     )
-    return with_common(bench, run_bench)
-
-
-def build_faults_parser() -> argparse.ArgumentParser:
-    """Return the parser of the campaign of faults."""
-    faults = CommandParser(
-        prog=f"{PROGRAM} faults",
-        description="Kill processes that play at random moments; continue, and compare with "
-        "uninterrupted runs. The exit code is 1 if an outcome was lost or a suggestion changed.",
-    )
-    faults.add_argument("--kills", type=int, default=200, help="in all (default 200)")
-    return with_common(faults, run_faults)
-
-
-def with_common(parser: argparse.ArgumentParser, start: Any) -> argparse.ArgumentParser:
-    """Return a parser with the options that both have."""
-    parser.add_argument("--quick", action="store_true", help="a tenth of the sizes; for a look")
-    parser.add_argument("--seed", type=int, default=0, help="default 0")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table as CSV, too")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.set_defaults(start=start)
-    return parser
+    bench.add_argument("--quick", action="store_true", help="a tenth of the sizes; for a look")
+    bench.add_argument("--seed", type=int, default=0, help="default 0")
+    bench.add_argument("--out", type=Path, metavar="FILE", help="write the table as CSV, too")
+    bench.add_argument("--quiet", action="store_true", help="no progress bar")
+    bench.set_defaults(start=run_bench)
+    return bench
 
 
 def run_bench(options: argparse.Namespace) -> int:
@@ -163,26 +141,3 @@ def table(lines: Sequence[Measurement]) -> list[dict[str, Any]]:
                 row[name] = "" if value is None else f"{value:.3g}"
         rows.append(row)
     return rows
-
-
-def run_faults(options: argparse.Namespace) -> int:
-    """Run the campaign and print its table.
-
-    Returns:
-        The exit code: 0, or 1 if anything was lost or changed.
-    """
-    number = check_integer("--kills", options.kills, minimum=0)
-    number //= QUICK if options.quick else 1
-    seed = check_integer("--seed", options.seed, minimum=0)
-    # the processes that play have one thread, as libraries read it at import
-    os.environ["OMP_NUM_THREADS"] = "1"
-    counts = []
-    with progress_bar(number, "faults", not options.quiet) as advance:
-        for i, setting in enumerate(SETTING_NAMES):  # as evenly as whole numbers allow
-            kills = number // len(SETTING_NAMES) + (i < number % len(SETTING_NAMES))
-            counts.append(count_faults(setting, kills, seed, lambda: advance(1)))
-    rows = [asdict(count) for count in counts]
-    print(as_text(rows))
-    if options.out:
-        write_csv(options.out, list(rows[0]), rows)
-    return 0 if all(count.is_clean for count in counts) else 1

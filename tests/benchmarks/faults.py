@@ -11,7 +11,7 @@ import random
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -61,16 +61,13 @@ class FaultCount:
         return not (self.lost_outcomes or self.changed_suggestions or self.other_changes)
 
 
-def count_faults(
-    setting: str, num_kills: int, seed: int = 0, on_fault: Callable[[], None] | None = None
-) -> FaultCount:
+def count_faults(setting: str, num_kills: int, seed: int = 0) -> FaultCount:
     """Kill a loop again and again, and compare it with one that was left alone.
 
     Args:
         setting: One of ``SETTING_NAMES``.
         num_kills: How often a process that plays is killed (SIGKILL), each time at a random moment.
         seed: Of the moments.
-        on_fault: Called after each.
 
     Raises:
         ValueError: If there is no such setting, or processes cannot be killed on this system.
@@ -90,8 +87,6 @@ def count_faults(
             lost += max(told[-1] - num_steps_now, 0)
             others += told != list(range(num_known, told[-1] + 1)) or num_steps_now - told[-1] > 1
             num_known = num_steps_now
-            if on_fault is not None:
-                on_fault()
         player = context.Process(  # type: ignore[attr-defined]
             target=play_whole, args=(setting, whole, num_known)
         )

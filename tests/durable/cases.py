@@ -1,4 +1,4 @@
-"""Loops and the script that plays them; ``python tests/benchmarks faults`` uses the same."""
+"""Loops and the script that plays them; :mod:`benchmarks.faults` uses the same."""
 
 from benchmarks.fault_cases import build, derived, num_steps, play, settings, step
 

@@ -423,12 +423,6 @@ def test_fingerprints_tell_spaces_apart(other: dict[str, Parameter], line: str) 
     assert are_equal(space, Space(dict(space.parameters)))
 
 
-def test_values_of_another_kind_make_another_space() -> None:
-    one, two = (Space({"k": Categorical(v), "x": Float(0.0, 1.0)}) for v in ([0, 1], [False, True]))
-    assert one != two
-    assert not are_equal(one, two)
-
-
 def test_an_unknown_argument_of_a_parameter_is_explained() -> None:
     with pytest.raises(TypeError, match="has no argument 'logg'"):
         Float(1.0, 2.0, logg=True)  # type: ignore[call-arg]
