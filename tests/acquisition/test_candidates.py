@@ -524,48 +524,6 @@ def loop_share(segment: int) -> float:
     return OracleRestart(change_points=[4], split_delta=True).share_of_delta(0.4, segment)
 
 
-@pytest.mark.slow
-def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
-    delta, num_runs, num_rounds = 0.5, 10, 8
-    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
-    contexts = double([0.0, 0.5, 1.0])
-    points = torch.cartesian_prod(contexts, choices.squeeze(-1))
-    failed, numbered = 0, 0
-    for number in range(num_runs):
-        length, scale, noise = PRIORS[number % len(PRIORS)]
-        generator = torch.Generator().manual_seed(number)
-        covariance = matern(2.5, length, scale)(points, points) + 1e-10 * torch.eye(18).double()
-        normal = torch.randn(18 + num_rounds, dtype=torch.float64, generator=generator)
-        values = torch.linalg.cholesky(covariance) @ normal[:18]
-        reward = {tuple(p.tolist()): float(v) for p, v in zip(points, values, strict=True)}
-        loop = BanditLoop(
-            domain=Arms(choices),
-            model=recipe(),
-            acquisition=CandidatesUpperConfidenceBound.with_options(delta=delta),
-            context_dim=1,
-        )
-        waiting: list[tuple[int, int, float]] = []
-        covered = True
-        for t in range(num_rounds):
-            context = contexts[int(torch.randint(3, (1,), generator=generator))].reshape(1)
-            query = loop.ask(context=context)
-            value = reward[float(context), float(query.x)]
-            known = query.diagnostics
-            covered &= known["lower_bound"] - 1e-9 <= value <= known["upper_bound"] + 1e-9
-            due = t + int(torch.randint(3, (1,), generator=generator))  # whatever the outcome
-            outcome = value + math.sqrt(noise) * float(normal[18 + t])
-            waiting.append((due, query.id, outcome))
-            for _, query_id, y in [each for each in waiting if each[0] <= t]:
-                loop.tell(query_id, y)
-            waiting = [each for each in waiting if each[0] > t]
-        failed += not covered
-        statement = loop.guarantee().regret
-        assert statement is not None
-        numbered += bool(statement.holds and statement.num_rounds)
-    assert failed / num_runs <= delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
-    assert numbered > num_runs // 2
-
-
 @pytest.mark.parametrize("form", ["survivors", "mixture", "draws"])
 def test_replicates_play_what_loops_play(form: str) -> None:
     choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
 
 from botorch_bandits import Arms, Box, Exponential, LagrangianThompsonSampling
 
@@ -92,35 +91,6 @@ def test_pending_points_copies_and_seeds(case):
     before = torch.random.get_rng_state()
     make(model)(x)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_gradient_of_a_path():
-    x = CASES[1].points(4, seed=3).unsqueeze(-2).requires_grad_()
-    acqf = make(CASES[1].build(), "exponential", width=(1.5, 0.5))
-    assert torch.autograd.gradcheck(acqf, (x,))
-
-
-@CASE
-def test_optimizers(case):
-    acqf = make(case.build(), "exponential", choices=case.choices)
-    candidates, values = optimize_acqf_discrete(acqf, q=3, choices=case.choices)
-    again = make(acqf.model, "exponential", choices=case.choices)
-    free = torch.ones(len(case.choices), dtype=torch.bool)
-    for i in range(3):  # each candidate is the best of its own draw
-        if i:
-            again.set_X_pending(candidates[:i])
-        scores = again(case.choices.unsqueeze(-2))
-        scores[~free] = -torch.inf
-        assert float(values[i]) == pytest.approx(float(scores.max()))
-        free[int(scores.argmax())] = False
-    path = make(case.build(), "exponential")
-    candidates, values = optimize_acqf(
-        path, case.bounds, q=2, sequential=True, num_restarts=2, raw_samples=32
-    )
-    fresh = make(path.model, "exponential")
-    grid = case.choices.unsqueeze(-2)
-    assert float(values[0]) >= float(fresh(grid).detach().max()) - 1e-6
-    assert float(values[0]) == pytest.approx(float(fresh(candidates[:1]).detach()), rel=1e-8)
 
 
 def test_recipe_and_refusals():

@@ -47,20 +47,6 @@ def test_it_is_half_a_log_determinant_and_a_sum_over_rounds(num_points: int, lam
         assert gain == pytest.approx(one_by_one(K, lam), rel=1e-9)
 
 
-@pytest.mark.parametrize("lam", [1e-4, 0.01, 1.0])
-def test_repeated_points_count_as_often_as_they_occur(lam: float) -> None:
-    points = random_points(3, seed=1)
-    counts = [5, 1, 60]
-    repeated = np.repeat(points, counts, axis=0)
-    K = squared_exponential(repeated, 0.3)
-    gain = realized_information_gain(torch.from_numpy(K), lam).item()
-    # n_i repeats of arm i are one observation with noise lam / n_i
-    root = np.diag(np.sqrt(counts))
-    collapsed = by_determinant(root @ squared_exponential(points, 0.3) @ root, lam)
-    assert gain == pytest.approx(collapsed, rel=1e-9)
-    assert gain == pytest.approx(one_by_one(K, lam), rel=1e-9)
-
-
 def test_without_observations_it_is_zero() -> None:
     empty = torch.empty(0, 0, dtype=torch.float64)
     assert realized_information_gain(empty, 0.1).shape == ()

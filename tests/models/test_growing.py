@@ -60,7 +60,7 @@ def assert_close(first: Any, second: Any, tolerance: float = 1e-9) -> None:
 
 
 @pytest.mark.parametrize("transform", [None, NORMALIZE])
-@pytest.mark.parametrize("num_rows", [2, 16, 31, 128, 129, 257])
+@pytest.mark.parametrize("num_rows", [2, 31, 129, 257])
 def test_every_route_gives_the_same_posterior(num_rows: int, transform: Normalize | None) -> None:
     expected = build(num_rows, input_transform=transform)
     for step in (1, 5, 16, 70):
