@@ -159,7 +159,7 @@ def test_bounds_of_theorem_1_are_its_formulas(
 @pytest.mark.parametrize("v", [0.0, 0.02])
 @pytest.mark.parametrize("any_lambda", [True, False])
 def test_bounds_of_theorem_2_are_its_formulas(any_lambda: bool, v: float) -> None:
-    L, S, m, mu, eps, Q, M, lam = 9, 400, 2, 0.3, 2.5, 1.0, 1.5, 2.0
+    L, S, m, mu, eps, Q, M, lam = 40, 4000, 2, 0.15, 1.0, 9.0, 1.2, 2.0
     found = noisy_constraints_bounds(
         L, S, gain, B, R, DELTA, lam, mu, eps, Q, M, m, any_lambda=any_lambda, variation=v
     )
@@ -184,7 +184,8 @@ def test_bounds_of_theorem_2_are_its_formulas(any_lambda: bool, v: float) -> Non
         + 2 * R * kappa * math.sqrt(S) * g
         + 2 * S * v
     )
-    assert found.regret == pytest.approx(min(regret, 2 * Q * L * S), rel=1e-12)
+    assert regret < 2 * Q * L * S  # what any choice of points has
+    assert found.regret == pytest.approx(regret, rel=1e-12)
 
 
 # --- Appendix B ---------------------------------------------------------------------------------
