@@ -48,13 +48,12 @@ from botorch_bandits.checks import (
     level_of_users_line,
     shown_value,
 )
-from botorch_bandits.history import Event, History, Query
+from botorch_bandits.history import Event, History, Query, argument_of, input_of
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.restrictions import points_within
 from botorch_bandits.problems import ChangingProblem, Delays
 from botorch_bandits.problems.changing import in_round, is_on_arms
 from botorch_bandits.progress import progress_bar
-from botorch_bandits.queries import argument_of, input_of
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
 
 if TYPE_CHECKING:

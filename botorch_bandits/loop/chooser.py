@@ -25,7 +25,7 @@ from botorch_bandits.confidence import Guarantee, WidthRule
 from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.core.priors import Prior
 from botorch_bandits.domains import Domain
-from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.history import History, Outcome, Query, flipped_diagnostics
 from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.aspects import (
     UNIFORM_ORIGINS,
@@ -51,7 +51,6 @@ from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.view import Aspect, Inputs, View, view_of
-from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 
 FAILURES_BEFORE_UNIFORM = 3

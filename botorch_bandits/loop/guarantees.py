@@ -29,7 +29,7 @@ from botorch_bandits.confidence.hypotheses import (
     concluded,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.history import History
+from botorch_bandits.history import History, outcome_told_at_once
 from botorch_bandits.loop.acquisitions import bandit, is_played_as, model_of
 from botorch_bandits.loop.epochs import OtherEpoch
 from botorch_bandits.loop.numbers import (
@@ -39,7 +39,6 @@ from botorch_bandits.loop.numbers import (
     with_epochs,
 )
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.queries import outcome_told_at_once
 
 PENALIZED: dict[str, Any] = {
     "function": "the penalized function of each epoch",

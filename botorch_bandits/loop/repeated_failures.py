@@ -11,9 +11,8 @@ import warnings
 from torch import Tensor
 
 from botorch_bandits.checks import level_of_users_line
-from botorch_bandits.history import Event, Failure, History
+from botorch_bandits.history import Event, Failure, History, point_text
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.queries import point_text
 
 MOST_AT_A_POINT = 3
 """The number of consecutive failures at one point after which a loop warns."""

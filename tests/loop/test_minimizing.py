@@ -18,8 +18,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 import botorch_bandits as bb
 from botorch_bandits.acquisition import BelowMinimumWarning
+from botorch_bandits.history import flipped_diagnostics
 from botorch_bandits.problems import gp_draw_on_arms
-from botorch_bandits.queries import flipped_diagnostics
 from botorch_bandits.running import NoGain
 
 from .rounds import Setting
