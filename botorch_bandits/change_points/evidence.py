@@ -387,6 +387,11 @@ class EvidenceEngine:
             models[0].input_transform,  # the same one for all entries of a list
         )
 
+    @property
+    def has_one_prior(self) -> bool:
+        """Whether a segment needs only rows of those before it, and no weights of a list."""
+        return self.priors.num_skipped == 0 and self.priors.noise.shape[1] == 1
+
     def stream(self) -> EvidenceStream:
         """Return an empty stream, to which queries and outcomes are added one by one."""
         return EvidenceStream(self)
@@ -494,17 +499,21 @@ class EvidenceStream:
             self._own = np.append(self._own, np.zeros((1, *self._priors.noise.shape)), axis=0)
         return self.num_issued
 
-    def tell(self, query: int, y: float | Sequence[float] | Tensor) -> EvidenceTest | None:
+    def tell(
+        self, query: int, y: float | Sequence[float] | Tensor, bets: bool = True
+    ) -> EvidenceTest | None:
         """Add the outcome of a query.
 
         Args:
             query: Its number.
             y: One number for each output.
+            bets: Whether it is tested. If not, it is only one of the rows that a reset may keep,
+                which comes before the next outcome that is tested.
 
         Returns:
             None if the query was issued before what the last reset has kept; in this case, nothing
-            changes. Also None for the first outcomes of a list that are not tested; they are rows
-            of every posterior, but not bets.
+            changes. Also None without a test, and for the first outcomes of a list that are not
+            tested; they are rows of every posterior, but not bets.
 
         Raises:
             ValueError: If the query is not pending or a number is not finite.
@@ -524,6 +533,9 @@ class EvidenceStream:
                 self._use(kept)
             return None
         if query < self._first_counted:
+            return None
+        if not bets:
+            self._rows.append(row)
             return None
         self._bet(outcome, *self._predict(row))
         return self.test()

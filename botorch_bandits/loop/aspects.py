@@ -16,9 +16,10 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -81,8 +82,38 @@ Found = tuple[ChangeTestRecord, str]
 """The result of a test, and the quantity that changed if it detected a change."""
 
 
+Decision = Mapping[str, Any]
+"""A reset that a test decided, in plain values: the outcome that was tested, and the result."""
+
+
+class Decided(NamedTuple):
+    """The resets on record that tests decided.
+
+    Attributes:
+        resets: Each of them.
+        num_queries: The number of queries that were asked before the latest query of which they
+            are on record; outcomes that arrived before it are tested.
+    """
+
+    resets: tuple[Decision, ...]
+    num_queries: int
+
+
+NOTHING_DECIDED = Decided((), -1)
+"""What is on record before the first query."""
+
+Happened = tuple[Any, ...]
+"""The name of a method of tests, or "told", and its arguments."""
+
+
 class Tests:
-    """What a restart rule tests, which is nothing for rules that do not look at outcomes."""
+    """What a restart rule tests, which is nothing for rules that do not look at outcomes.
+
+    Attributes:
+        can_skip: Whether the tests of a segment need none of the results of those before it.
+    """
+
+    can_skip = True
 
     def asked(self, query: Query) -> None:
         """Process a query."""
@@ -93,6 +124,9 @@ class Tests:
     def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
         """Yield the results of the tests that an outcome makes possible."""
         yield from ()
+
+    def take(self, query: Query, outcome: Outcome) -> None:
+        """Process an outcome of a segment that has ended, whose tests are on record."""
 
     def begin(self, keep_from: int | None) -> None:
         """Begin a segment, with the queries from a round on; with none if it is None."""
@@ -160,6 +194,7 @@ class Evidence(Tests):
         evidence = tests.on(*given)
         _check_evidence(evidence)
         self._stream = evidence.stream()
+        self.can_skip = evidence.has_one_prior
 
     def asked(self, query: Query) -> None:
         self._stream.issue(query.x, query.context)
@@ -170,9 +205,16 @@ class Evidence(Tests):
     def begin(self, keep_from: int | None) -> None:
         self._stream.reset(keep_from)
 
-    def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
+    def take(self, query: Query, outcome: Outcome) -> None:
+        self._stream.tell(query.id + 1, self._values(outcome), bets=False)
+
+    def _values(self, outcome: Outcome) -> list[float]:
         values = [value + self._offset for value in outcome.constraints if self._of_all]
-        test = self._stream.tell(query.id + 1, [outcome.reward, *values])
+        return [outcome.reward, *values]
+
+    def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
+        values = self._values(outcome)
+        test = self._stream.tell(query.id + 1, values)
         if test is not None:
             yield (
                 ChangeTestRecord(
@@ -185,7 +227,7 @@ class Evidence(Tests):
                     test.change,
                     test.candidate_weights,
                 ),
-                "reward and constraints" if values else "reward",
+                "reward and constraints" if len(values) > 1 else "reward",
             )
 
 
@@ -204,36 +246,92 @@ def _tests_of(settings: LoopSettings) -> Tests:
     return HalfSamples(engines)
 
 
+def _replay(
+    tests: Tests,
+    past: Sequence[Happened],
+    note: Callable[[ChangeTestRecord], None] | None = None,
+) -> None:
+    """Give tests what happened, which ends with a reset unless results are noted.
+
+    Args:
+        tests: The tests.
+        past: What happened, in order.
+        note: Processes each result; if None, nothing is tested.
+    """
+    for name, *given in past:
+        if name == "asked":
+            tests.asked(*given)
+        elif name == "lost":
+            tests.lost(*given)
+        elif name == "begin":
+            tests.begin(*given)
+        elif note is None:
+            tests.take(*given[:2])
+        else:
+            for test, _ in tests.told(*given):
+                note(test)
+                if test.detected:
+                    break
+
+
+def _what(decision: Decision) -> tuple[Any, ...]:
+    """Return what two machines must agree on."""
+    return decision["outcome"], decision["change_round"]
+
+
 class Restarts(Aspect):
     """Starts over where a restart rule says so: earlier queries do not count any more.
 
     No test sees outcomes that the model does not see.
 
+    **Decisions on record.** The event of a query says which resets its chooser had found, because
+    the last digits of a statistic differ between machines, and all that share a run must start over
+    at the same rounds. What is on record is taken from there. A test needs the statistics of its
+    segment alone, which are computed from the outcomes when the first new one is tested; those of
+    segments that have ended are computed if :attr:`change_tests` asks for them.
+
     Args:
         settings: The settings of the loop; without a restart rule, it never starts over.
         history: The history, which grows.
+        decided: The resets on record.
 
     Attributes:
         first: The id of the first query of the segment.
         resets: All resets so far.
-        change_tests: The results of the tests so far.
+        decisions: Those that tests decided, as a storage has them.
     """
 
-    def __init__(self, settings: LoopSettings, history: History) -> None:
+    def __init__(
+        self,
+        settings: LoopSettings,
+        history: History,
+        decided: Decided = NOTHING_DECIDED,
+    ) -> None:
         """See the class."""
         self.rule, self._feedback, self._history = settings.restart, settings.feedback, history
         self._keeps = settings.evidence is not None and settings.evidence.keep == "since_change"
-        self._tests = _tests_of(settings)
+        self._new_tests = partial(_tests_of, settings)
+        self._tests = self._new_tests()
+        self._decided = decided
+        self._recorded = {decision["outcome"]: decision for decision in decided.resets}
+        self._past: list[Happened] = []  # what the tests were not given yet
         self._uniform: list[int] = []  # ids of the uniform queries of the segment
         self._num_rounds = 0
         self.resets: list[Reset] = []
-        self.change_tests: list[ChangeTestRecord] = []
+        self.decisions: list[Decision] = []
+        self._found: list[ChangeTestRecord] = []
+        self._untested: list[Happened] = []  # of segments that ended on record
         self._played: tuple[object, int, AcquisitionRecipe | None] = None, -1, None
 
     @property
     def number(self) -> int:
         """The number of the segment, from 0."""
         return len(self.resets)
+
+    def agrees_with(self, decided: Decided) -> bool:
+        """Return whether the resets that were found are those on record (``decided``)."""
+        own = [each for each in self.decisions if each["after_round"] <= decided.num_queries]
+        return [_what(each) for each in own] == [_what(each) for each in decided.resets]
 
     def begin(self, round_number: int) -> Reset | None:
         is_told = self.rule is not None and self.rule.is_told_of_change(round_number)
@@ -243,33 +341,72 @@ class Restarts(Aspect):
         self._num_rounds += 1
         if query.origin in UNIFORM_ORIGINS:
             self._uniform.append(query.id)
-        self._tests.asked(query)
+        self._past.append(("asked", query))
 
     def failed(self, event: Event) -> None:
         if event.query_id >= self.first:
-            self._tests.lost(self._history.query(event.query_id))
+            self._past.append(("lost", self._history.query(event.query_id)))
 
     def told(self, outcome: Outcome) -> Reset | None:
         if outcome.query_id < self.first:
             return None
         query = self._history.query(outcome.query_id)
         if self._feedback.is_late(query, outcome):
-            self._tests.lost(query)
+            self._past.append(("lost", query))
             return None
+        if outcome.arrived_round <= self._decided.num_queries:
+            self._past.append(("told", query, outcome, self._num_rounds))
+            known = self._recorded.get(outcome.query_id)
+            return None if known is None else self._decide(known)
+        self._test_past()
         for test, quantity in self._tests.told(query, outcome, self._num_rounds):
-            if self.change_tests:  # a list may have hundreds of priors
-                self.change_tests[-1] = replace(self.change_tests[-1], candidate_weights=())
-            self.change_tests.append(test)
+            self._note(test)
             if test.detected:
-                return self._reset("detection", test, quantity)
+                decision = {
+                    "outcome": query.id,
+                    "after_round": self._num_rounds,
+                    "statistic": test.statistic,
+                    "threshold": test.threshold,
+                    "half_size": test.half_size,
+                    "change_round": test.change_round,
+                    "quantity": quantity,
+                }
+                return self._decide(decision)
         return None
 
-    def _reset(
-        self, reason: str, test: ChangeTestRecord | None = None, quantity: str | None = None
-    ) -> Reset:
+    @property
+    def change_tests(self) -> list[ChangeTestRecord]:
+        """The results of the tests so far."""
+        self._test_past()
+        if self._untested:
+            later, self._found = self._found, []
+            _replay(self._new_tests(), self._untested, self._note)
+            self._found, self._untested = self._found + later, []
+        return self._found
+
+    def _note(self, test: ChangeTestRecord) -> None:
+        if self._found:  # a list may have hundreds of priors
+            self._found[-1] = replace(self._found[-1], candidate_weights=())
+        self._found.append(test)
+
+    def _test_past(self) -> None:
+        """Give the tests what happened in the meantime."""
+        past, self._past = self._past, []
+        ends = [i for i, (name, *_) in enumerate(past) if name == "begin"]
+        first = ends[-1] + 1 if ends and self._tests.can_skip else 0
+        if any(name == "told" for name, *_ in past[:first]):
+            self._untested = past[:first]
+        _replay(self._tests, past[:first])
+        _replay(self._tests, past[first:], self._note)
+
+    def _decide(self, decision: Decision) -> Reset:
+        self.decisions.append(decision)
+        return self._reset("detection", decision)
+
+    def _reset(self, reason: str, decision: Decision | None = None) -> Reset:
         after_round, keep_from = self._num_rounds, None
-        if test is not None and self._keeps:
-            keep_from = test.change_round
+        if decision is not None and self._keeps:
+            keep_from = decision["change_round"]
         first = after_round if keep_from is None else keep_from - 1
         reset = Reset(
             after_round=after_round,
@@ -278,18 +415,18 @@ class Restarts(Aspect):
             reason=reason,
             num_kept=after_round - first,
         )
-        if test is not None:
+        if decision is not None:
             reset = replace(
                 reset,
-                statistic=test.statistic,
-                threshold=test.threshold,
-                half_size=test.half_size,
-                change_round=test.change_round,
-                quantity=quantity,
+                statistic=float(decision["statistic"]),
+                threshold=float(decision["threshold"]),
+                half_size=decision["half_size"],
+                change_round=decision["change_round"],
+                quantity=decision["quantity"],
             )
         self.resets.append(reset)
         self.first, self._uniform = first, [i for i in self._uniform if i >= first]
-        self._tests.begin(keep_from)
+        self._past.append(("begin", keep_from))
         return reset
 
     def see(self, view: View) -> View:

@@ -28,7 +28,9 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, Outcome, Query, flipped_diagnostics
 from botorch_bandits.loop.acquisitions import bandit
 from botorch_bandits.loop.aspects import (
+    NOTHING_DECIDED,
     UNIFORM_ORIGINS,
+    Decided,
     Forgets,
     Multipliers,
     Restarts,
@@ -68,13 +70,16 @@ class Chooser:
     Args:
         settings: The loop's settings.
         history: The history so far, in the sign in which it was told.
+        decided: The resets on record.
 
     Attributes:
         restarts: Where the loop starts over, if it does.
         multipliers: The multipliers and their state, if there are constraints.
     """
 
-    def __init__(self, settings: LoopSettings, history: History) -> None:
+    def __init__(
+        self, settings: LoopSettings, history: History, decided: Decided = NOTHING_DECIDED
+    ) -> None:
         """See the class."""
         self._minimizes = not settings.maximize
         self._of_epochs = SettingsOfEpochs(settings)
@@ -84,7 +89,7 @@ class Chooser:
         self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
         self._played = with_feedback(settings.played, settings.feedback)
-        self.restarts, self._forgets = Restarts(settings, history), Forgets(settings)
+        self.restarts, self._forgets = Restarts(settings, history, decided), Forgets(settings)
         self.multipliers: Multipliers | None = None
         self._watch: ConstraintWatch | None = None
         self._censors: Censors | None = None

@@ -40,10 +40,11 @@ from botorch_bandits.fingerprints import (
 )
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.loop import store as stored
+from botorch_bandits.loop.aspects import NOTHING_DECIDED, Decided, Decision
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.store import NewEvent, StorageError, Store, open_store, read_store
 
-CONTENT = "a loop of botorch_bandits, version 4"
+CONTENT = "a loop of botorch_bandits, version 5"
 """What the header of a loop's run says."""
 
 Entry = TypeVar("Entry", bound=Query | Event)
@@ -64,6 +65,7 @@ class Log:
         unseen: The entries of the history that what is derived from it has not seen yet, in order;
             None if it must be derived anew, since it has seen entries in another order.
         fit: The latest fit on record, if no outcome was retracted since.
+        decided: The resets on record that tests decided, if no outcome was retracted since.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Log:
         self.history, self._open_run, self._device = history, open_run, device
         self.unseen: list[Query | Event] | None = None
         self.fit: Fit | None = None
+        self.decided = NOTHING_DECIDED
         self._seq = 0  # the last event that the history has
         self._later: list[tuple[int, Event]] = []  # what ended queries since the last one was asked
         self._is_whole = True  # whether the history has all events up to that one
@@ -126,13 +129,16 @@ class Log:
             raise StorageError(f"{self.location} is closed. Build the loop again to continue.")
         return self._store.now if at is None else at
 
-    def record(self, *entries: Entry, fit: Fit | None = None) -> Sequence[Entry]:
+    def record(
+        self, *entries: Entry, fit: Fit | None = None, resets: Sequence[Decision] = ()
+    ) -> Sequence[Entry]:
         """Write entries to the store, and add them to the history.
 
         Args:
             entries: A query or an event, or an attached query and its outcome; made for the history
                 as it is.
             fit: The hyperparameters with which a query was chosen; written if they are new.
+            resets: The resets that tests had decided when a query was chosen; written likewise.
 
         Returns:
             The entries; none if another process has asked since, or ended this query. Nothing is
@@ -149,6 +155,8 @@ class Log:
         more: dict[str, Any] = {}
         if first.state == Query.state:
             more = {"seen": self._seq, "fit": None if fit == self.fit else fit}
+            if len(resets) != len(self.decided.resets):
+                more["resets"] = [*map(_in_plain_numbers, resets)]
         own = [event_of(first, **more), *map(event_of, entries[1:])]
         is_first = False
 
@@ -170,6 +178,7 @@ class Log:
             vars(old).update(vars(History(*sizes)))
             self._seq, self._later = 0, []
             self.unseen = self.fit = None
+            self.decided = NOTHING_DECIDED
         self._take(self._store.news(self._seq))
 
     def distrust(self) -> None:
@@ -225,6 +234,9 @@ class Log:
             if about != history.num_queries:
                 raise ValueError(f"the id is {about}, but it must be {history.num_queries}.")
             self.fit = body.get("fit", self.fit)
+            if body["origin"] != "attached":  # nothing is tested for a point that is attached
+                resets = body.get("resets", self.decided.resets)
+                self.decided = Decided(tuple(resets), about)
             context = body.get("context")
             query = history.new_query(
                 check_vector("x", body["x"]).to(self._device),
@@ -248,6 +260,7 @@ class Log:
             entry = history.new_failure(about, event.at, body.get("reason"), avoided, constraints)
         elif event.kind == Retraction.state:
             self.fit = None  # it may use a row that no longer counts
+            self.decided = NOTHING_DECIDED
             entry = history.new_retraction(about, body["reason"], event.at)
         else:
             raise ValueError(f"events of the kind {event.kind!r} are unknown.")
@@ -271,6 +284,14 @@ def event_of(entry: Query | Event, **more: Any) -> NewEvent:
     return NewEvent(kind, entry.query_id, body, at)
 
 
+def _in_plain_numbers(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers by name as JSON has them, which are finite; others become text."""
+    return {
+        name: repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in numbers.items()
+    }
+
+
 def _asked(query: Query) -> tuple[str, float, dict[str, Any]]:
     body = {
         "x": query.x.tolist(),
@@ -278,10 +299,7 @@ def _asked(query: Query) -> tuple[str, float, dict[str, Any]]:
         "parameters": query.parameters,
         "context": None if query.context is None else query.context.tolist(),
         "restriction": query.restriction,
-        # JSON has no other numbers than finite ones
-        "diagnostics": {
-            k: v if math.isfinite(v) else repr(float(v)) for k, v in query.diagnostics.items()
-        },
+        "diagnostics": _in_plain_numbers(query.diagnostics),
     }
     return "asked", query.asked_at, body
 

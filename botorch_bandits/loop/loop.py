@@ -47,6 +47,7 @@ from botorch_bandits.loop.log import open_log
 from botorch_bandits.loop.minimizing import turned_check
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.repeated_failures import warn_of_repeated_failures
+from botorch_bandits.loop.replay import differences_of_replay
 from botorch_bandits.loop.restrictions import read_restriction
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
@@ -330,7 +331,8 @@ class BanditLoop(TakesTurns):
                 named = self.settings.domain.decode(x)
                 told = now, context, diagnostics, named, record
                 query = self._history.new_query(x, origin, *told)
-                if recorded := self._log.record(query, fit=chooser.latest_fit()):
+                decided = chooser.latest_fit(), chooser.restarts.decisions
+                if recorded := self._log.record(query, fit=decided[0], resets=decided[1]):
                     self._cached_chooser = chooser
                     return recorded[0]
 
@@ -585,6 +587,33 @@ class BanditLoop(TakesTurns):
                 retraction = self._history.new_retraction(query_id, reason, self._log.now(at))
                 if recorded := self._log.record(retraction):
                     return recorded[0]
+
+    def check_log(self, progress: bool | None = None) -> tuple[str, ...]:
+        """Choose every point on record again, and return where this machine chooses otherwise.
+
+        What a comparison of floating-point numbers decides, such as a restart, or hyperparameters
+        that are fitted, is on record and is taken from there; another processor or another version
+        of a library may decide otherwise. Each choice is repeated with what was on record when it
+        was made, so that one difference does not lead to the next. This takes as long as all
+        choices of the run together. Nothing is recorded.
+
+        Args:
+            progress: Whether to show a progress bar; None shows it if tqdm is installed.
+
+        Returns:
+            One sentence for each difference; empty if there is none. Coordinates count as equal if
+            they differ by at most 1e-6 of the domain's side.
+
+        Example:
+            >>> from botorch_bandits import Arms, RandomSearch
+            >>> loop = BanditLoop(Arms([[0.0], [0.5], [1.0]]), None, RandomSearch())
+            >>> outcome = loop.tell(loop.ask().id, 0.2)
+            >>> loop.check_log(progress=False)
+            ()
+        """
+        with self._lock:
+            settings, history, decided = self.settings, self._history, self._log.decided
+            return differences_of_replay(settings, history, decided, progress)
 
     @property
     def history(self) -> History:

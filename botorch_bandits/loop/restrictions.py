@@ -101,6 +101,24 @@ def read_restriction(
     return _restricted_box(domain, available, fixed, avoid)
 
 
+def recorded_restriction(
+    settings: LoopSettings, record: Mapping[str, Any] | None
+) -> Restriction | None:
+    """Return the restriction of a round that is on record.
+
+    Args:
+        settings: The settings of the loop.
+        record: :attr:`.Query.restriction`.
+    """
+    if record is None:
+        return None
+    fixed = record.get("fixed")
+    if fixed is not None and not settings.domain.names:
+        fixed = {int(column): value for column, value in fixed.items()}
+    among = record.get("arms", record.get("points"))
+    return read_restriction(settings, among, fixed, record.get("avoid"))
+
+
 def points_within(query: Query, domain: Domain) -> Tensor | None:
     """Return the points that a restricted round could choose from, ``n x d``.
 

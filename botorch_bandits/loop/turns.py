@@ -102,11 +102,13 @@ class TakesTurns:
         unseen, log.unseen = log.unseen, []
         if chooser is None or unseen is None:
             self._cached_chooser = None  # the history may be one from which nothing can be derived
-            chooser = Chooser(self.settings, self._history)
+            chooser = Chooser(self.settings, self._history, log.decided)
         elif unseen:
             self._cached_chooser = None  # an error must not leave it half done
             for entry in unseen:
                 chooser.hear(entry)
+            if not chooser.restarts.agrees_with(log.decided):  # another machine decided otherwise
+                chooser = Chooser(self.settings, self._history, log.decided)
         if log.fit is not None and unseen != []:
             chooser.restore_fit(log.fit)
         self._cached_chooser = chooser
