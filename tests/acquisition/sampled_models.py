@@ -57,8 +57,8 @@ UNSAMPLED: dict[str, Callable[[], Any]] = {
 }
 
 
-def build(name: str) -> Any:
-    """Return the model without samples, where JAX is missing, too.
+def without_jax(make: Callable[[], Any]) -> Any:
+    """Return a model without samples, where JAX is missing, too.
 
     The constructor hands the data to the sampler as JAX arrays. Nothing else of the model needs
     them.
@@ -68,7 +68,19 @@ def build(name: str) -> Any:
             for module in (fully_bayesian, fully_bayesian_multitask):
                 patch.setattr(module, "_check_jax_available", lambda: None)
             patch.setattr(fully_bayesian, "jnp", np, raising=False)
-        return UNSAMPLED[name]()
+        return make()
+
+
+def build(name: str) -> Any:
+    return without_jax(UNSAMPLED[name])
+
+
+def of_rows(X: Tensor, Y: Tensor) -> Any:
+    """Return a fully Bayesian model of a loop's rows, with the samples that are committed."""
+    model = without_jax(lambda: FullyBayesianSingleTaskGP(X, Y))
+    model.train()
+    model.load_mcmc_samples(committed("FullyBayesianSingleTaskGP, by NUTS"))
+    return model.eval()
 
 
 def with_samples(name: str, samples: dict[str, Tensor]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import (
@@ -32,6 +32,8 @@ from botorch.models.transforms import Normalize, Standardize
 from torch import Tensor
 
 from botorch_bandits import (
+    BanditLoop,
+    Box,
     CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
@@ -188,6 +190,32 @@ def test_sampled_models_have_the_values_of_their_members(name: str) -> None:
     expected = torch.stack(values).mean(0)
     found = GPUpperConfidenceBound(model, 4.0)(POINTS.unsqueeze(-2))
     assert (found - expected).abs().max() < 1e-8
+
+
+@pytest.mark.parametrize("name", ["bound", "qLogNEI"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_chooses_with_a_fully_bayesian_model_and_any_acquisition_function(name: str) -> None:
+    def improvement(model: Any, X_pending: Tensor | None, best: float | None) -> Any:
+        return qLogNoisyExpectedImprovement(model, model.train_inputs[0], X_pending=X_pending)
+
+    acquisition: Any = improvement
+    if name == "bound":
+        acquisition = GPUpperConfidenceBound.with_options(width=2.0)
+    box = Box([[0.0, 0.0], [1.0, 1.0]], num_restarts=4, raw_samples=32)
+    loop = BanditLoop(box, sampled_models.of_rows, acquisition, num_initial=4)
+    for _ in range(5):
+        query = loop.ask()
+        loop.tell(query.id, float(torch.sin(6.0 * query.x).sum()))
+    found, model = loop.ask(), loop.current_model()
+    assert model.batch_shape == (sampled_models.NUM_SAMPLES,)
+    if name == "bound":
+        points = torch.cat([found.x[None], torch.rand(500, 2, dtype=torch.float64)])
+        of_members = model.posterior(points)
+        mean, deviation = of_members.mean, of_members.variance.sqrt()
+        values = (mean + 2.0 * deviation).mean(0)[:, 0]
+        assert values[0] > values[1:].max() - 1e-6
+        assert found.diagnostics["acquisition_value"] == pytest.approx(float(values[0]), abs=1e-9)
+    assert not loop.guarantee().holds
 
 
 def test_members_that_share_their_rows_are_given_pending_points() -> None:
