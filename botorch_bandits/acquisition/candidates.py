@@ -48,7 +48,7 @@ from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
 )
-from botorch_bandits.confidence.candidate_widths import CandidateWidths
+from botorch_bandits.confidence.candidates import CandidateWidths
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.hypotheses import concluded

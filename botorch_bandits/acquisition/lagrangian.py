@@ -57,9 +57,9 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import of_all_outputs
 from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
-from botorch_bandits.confidence.statements import of_all_outputs
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,

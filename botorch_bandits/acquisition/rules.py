@@ -25,9 +25,9 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
-from botorch_bandits.confidence.candidate_widths import CandidateWidths
+from botorch_bandits.confidence.candidates import CandidateWidths
 from botorch_bandits.confidence.censored import PendingWidth
-from botorch_bandits.confidence.irgp import irgp_ucb_width
+from botorch_bandits.confidence.gp_ucb import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     MINIMUM_VARIANCE_OF_IMPROVEMENT,

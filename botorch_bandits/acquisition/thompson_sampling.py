@@ -58,12 +58,15 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthAcquisition
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import GainBound, Guarantee, WidthRule
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import RegretStatement
+from botorch_bandits.confidence.guarantee import RegretStatement, of_draws
 from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import kernelized_rule
-from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
-from botorch_bandits.confidence.statements import of_draws
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, PLAIN_WIDTH, check_scale
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    PLAIN_WIDTH,
+    check_scale,
+    kernel_assumptions,
+)
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 from botorch_bandits.models.reading import hallucinate, on_device_of
 

@@ -39,7 +39,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.gp_ucb import PUBLISHED_WIDTH_CONSTANT, ChangePointWidth
 from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import (
     kernelized_rule,
@@ -433,7 +433,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
         variation: The largest deviation of a round's reward from one fixed function, in the units
-            of the bounds; it is added to the width (:mod:`botorch_bandits.confidence.varying`).
+            of the bounds; it is added to the width (:mod:`botorch_bandits.confidence.igp_ucb`).
         width: A constant width instead of the one above.
         scale: A factor on the width.
         round_number: See :class:`WidthUpperConfidenceBound`.
@@ -658,7 +658,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         horizon: int,
         smoothness: float,
         dim: int,
-        width_constant: float = PUBLISHED_CONSTANT,
+        width_constant: float = PUBLISHED_WIDTH_CONSTANT,
         scale: float = 1.0,
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,

@@ -15,7 +15,6 @@ from botorch_bandits.confidence.censored import (
     bounded_censored_width,
     censored_width,
 )
-from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
 from botorch_bandits.confidence.diagnosis import (
     BoundsDiagnosis,
     ModelCheck,
@@ -24,17 +23,17 @@ from botorch_bandits.confidence.diagnosis import (
 )
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
+    PUBLISHED_WIDTH_CONSTANT,
+    ChangePointWidth,
     CompactBoxWidth,
     FiniteArmsWidth,
-    gp_ucb_compact_width,
-    gp_ucb_finite_width,
-)
-from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT as PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.confidence.gp_ucb_cpd import (
-    ChangePointWidth,
+    RandomizedWidth,
     change_point_rate,
     change_point_spacing,
+    gp_ucb_compact_width,
     gp_ucb_cpd_width,
+    gp_ucb_finite_width,
+    irgp_ucb_width,
     regret_exponent,
 )
 from botorch_bandits.confidence.guarantee import (
@@ -60,28 +59,27 @@ from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
     RKHSWidth,
+    VaryingWidth,
     amm_width,
     any_lambda_width,
     gp_ucb_rkhs_width,
     igp_ucb_width,
+    realized_regret_bound,
+    width_of_variation,
 )
 from botorch_bandits.confidence.information_gain import (
+    BoxGain,
+    DesignGain,
     GainBound,
     GreedyGain,
     WaterFillingGain,
     realized_information_gain,
 )
-from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.repeats import (
     most_choices,
     num_plays,
     num_plays_at,
-)
-from botorch_bandits.confidence.varying import (
-    VaryingWidth,
-    realized_regret_bound,
-    width_of_variation,
 )
 from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, WidthRule
 

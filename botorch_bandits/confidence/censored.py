@@ -42,12 +42,12 @@ from botorch_bandits.checks import (
     entries_of,
     store_checked,
 )
-from botorch_bandits.confidence.censored_bounds import gaps_of_rows
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement, of_any_round
 from botorch_bandits.confidence.hypotheses import FIXED_PRIOR, SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
+    DEFAULT_RKHS_BOUND,
     AMMWidth,
     KernelizedWidth,
     any_lambda_width,
@@ -56,9 +56,7 @@ from botorch_bandits.confidence.igp_ucb import (
     igp_ucb_width,
 )
 from botorch_bandits.confidence.information_gain import GainBound
-from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
-from botorch_bandits.confidence.statements import of_any_round
 from botorch_bandits.confidence.width_rules import (
     LEAST_LAM,
     Bound,
@@ -69,8 +67,10 @@ from botorch_bandits.confidence.width_rules import (
     check_all_nonnegative,
     check_bounds,
     combine_outputs,
+    largest_regret,
     no_ingredient,
     pick_bound,
+    prior_gaps,
 )
 
 NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
@@ -885,3 +885,59 @@ def _needs_a_number(noise_bound: str) -> str:
         f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
         "of the outcomes, because the rows of pending queries are not outcomes."
     )
+
+
+# --- bounds that were not given, and rows whose noise differs -------------------------------------
+
+
+def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
+    """Return why the theorem does not cover rows whose noise differs.
+
+    With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
+    queries are still bounds. The martingale of the noise is not: it needs weights of the rows that
+    are fixed before their outcomes, but the weight of a row changes when its outcome arrives.
+
+    Args:
+        summary: The prior summary of the censored model.
+    """
+    try:
+        differs = any(prior.row_noise is not None for prior in summary.active_priors)
+    except UnreadablePriorError:
+        return ()
+    if not differs:
+        return ()
+    return (
+        "the noise differs between rows (train_Yvar), and a pending row has their mean until its "
+        "outcome arrives; the theorem needs weights of rows that were fixed before their outcomes. "
+        "A model with one noise level has them",
+    )
+
+
+def complete_censored_bounds(
+    rkhs_bound: Bound | None,
+    noise_bound: Bound | None,
+    outcome_bound: Bound | None,
+    units: str,
+    bounded_outcomes: bool,
+) -> tuple[Bound | None, tuple[str, ...]]:
+    """Return ``rkhs_bound`` or its default, and the names of bounds that are defaults.
+
+    If neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given, it
+    has its units.
+
+    Args:
+        rkhs_bound: The bound as the user gave it, or None.
+        noise_bound: The bound as the user gave it, or None.
+        outcome_bound: The bound as the user gave it, or None.
+        units: ``"outcome"`` or ``"prior"``, the units of the bounds that were given.
+        bounded_outcomes: Whether the form that needs no bound on the noise is used.
+    """
+    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
+    if bounded_outcomes:
+        del given["noise_bound"]
+    missing = tuple(name for name, bound in given.items() if bound is None)
+    if not missing or (units != "prior" and len(missing) < len(given)):
+        return rkhs_bound, ()  # either nothing is missing, or it is an error
+    if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
+        missing = (*missing, "outcome_bound")
+    return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing

@@ -401,7 +401,7 @@ def exact_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     best feasible point. (The paper leaves the factor :math:`\sqrt{m}` to its ``O``.)
 
     If the penalized function varies by ``v`` within an epoch
-    (:mod:`botorch_bandits.confidence.varying`), :math:`v \sqrt{(S - 1) / \lambda}` is added to
+    (:mod:`botorch_bandits.confidence.igp_ucb`), :math:`v \sqrt{(S - 1) / \lambda}` is added to
     :math:`w_S` and :math:`2 v L S` to ``U``. Regret and :math:`\Delta` then compare with one point
     that meets the constraints of every round, in the functions of the rounds.
 
@@ -518,7 +518,7 @@ def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
 
     The observed constraint values sum to at most :math:`S \kappa / \mu` by (26), without a noise
     term; Appendix D adds one, which is not needed. If the penalized function varies by ``v`` within
-    an epoch (:mod:`botorch_bandits.confidence.varying`) and the margin holds in every round, ``B``
+    an epoch (:mod:`botorch_bandits.confidence.igp_ucb`) and the margin holds in every round, ``B``
     grows by :math:`v \sqrt{(S - 1) / \lambda}`, the numerator by :math:`2 v` and the regret by
     :math:`2 v L S`.
 

@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
-from botorch_bandits.confidence.censored import CensoredWidth
-from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
+from botorch_bandits.confidence.censored import CensoredWidth, complete_censored_bounds
 from botorch_bandits.confidence.dmm import RidgeTerms
 from botorch_bandits.confidence.gp_ucb import CompactBoxWidth, FiniteArmsWidth, width_of_beta
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
     RKHSWidth,
+    VaryingWidth,
     complete_bounds,
 )
-from botorch_bandits.confidence.varying import VaryingWidth
 from botorch_bandits.confidence.width_rules import (
     DEFAULT_WIDTH,
     ConstantWidth,

@@ -49,7 +49,7 @@ from botorch_bandits.confidence import (
     smallest_slater_margin,
 )
 from botorch_bandits.confidence.censored import PendingWidth
-from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth
+from botorch_bandits.confidence.gp_ucb import ChangePointWidth
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.history import History

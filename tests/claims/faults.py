@@ -26,11 +26,10 @@ from botorch_bandits.confidence import (
     Guarantee,
     gp_ucb,
     igp_ucb,
-    varying,
 )
 from botorch_bandits.confidence import hypotheses as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
-from botorch_bandits.confidence.prior_assumptions import prior_gaps
+from botorch_bandits.confidence.width_rules import prior_gaps
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.history import History
 from claims.campaign import tally
@@ -254,7 +253,7 @@ def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
 
 def variation_ignored() -> contextlib.AbstractContextManager[Any]:
     """Functions that vary do not widen the band."""
-    return _patched((varying, "width_of_variation", lambda v, rows, lam: torch.zeros_like(lam)))
+    return _patched((igp_ucb, "width_of_variation", lambda v, rows, lam: torch.zeros_like(lam)))
 
 
 def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:

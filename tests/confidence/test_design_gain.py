@@ -24,7 +24,7 @@ from botorch_bandits.confidence import (
     GreedyGain,
     WaterFillingGain,
 )
-from botorch_bandits.confidence.design_gain import _interpolation_error
+from botorch_bandits.confidence.information_gain import _interpolation_error
 from botorch_bandits.fingerprints import fingerprint
 
 

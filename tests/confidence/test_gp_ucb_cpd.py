@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth, gp_ucb_cpd_width
+from botorch_bandits.confidence.gp_ucb import ChangePointWidth, gp_ucb_cpd_width
 
 
 @pytest.mark.parametrize("seed", range(5))

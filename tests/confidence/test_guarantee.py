@@ -26,10 +26,10 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import of_draws
 from botorch_bandits.confidence.hypotheses import (
     BOUNDED_CENTERED_NORM,
 )
-from botorch_bandits.confidence.statements import of_draws
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 

@@ -16,10 +16,11 @@ from botorch_bandits import (
     BanditLoop,
     GPThompsonSampling,
 )
-from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
-from botorch_bandits.confidence.gp_ucb_cpd import (
+from botorch_bandits.confidence.gp_ucb import (
     change_point_rate,
     change_point_spacing,
+    gp_ucb_compact_width,
+    gp_ucb_finite_width,
     regret_exponent,
 )
 from botorch_bandits.confidence.horizon import (
