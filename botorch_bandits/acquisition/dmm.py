@@ -79,7 +79,7 @@ def _rows_of(seen: Seen) -> RowsOfOutput:
         return prior.block(*first, *second)[0]  # there is one prior, also of replicates
 
     return RowsOfOutput(
-        seen.player.summary.active_priors[0],
+        seen.player.summary.priors[0],
         _places(rows.index, rows.front),
         rows.noise.reciprocal(),  # 0 where a replicate played fewer arms than others
         rows.Y[..., 0] - seen.player.prior_mean,
@@ -278,7 +278,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         """The rows and the set of each output with a weight, by its number."""
         model, transform = self.base_model, self.posterior_transform
         try:
-            active = self._summary.active_outputs
+            active = self._summary.weights[0]
             if transform is None and model.num_outputs != 1:
                 raise UnreadablePriorError(
                     f"it has {model.num_outputs} outputs and no posterior_transform"

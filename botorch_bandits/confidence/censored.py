@@ -69,6 +69,7 @@ from botorch_bandits.confidence.width_rules import (
     combine_outputs,
     largest_regret,
     no_ingredient,
+    of_constant_width,
     pick_bound,
     prior_gaps,
 )
@@ -622,13 +623,10 @@ class CensoredWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         if self.constant is not None:
-            return Guarantee(
-                method=f"censored feedback, constant width {self.constant:g}",
-                constants={"width": float(self.constant)},
-                gaps=(
-                    *((no_ingredient(self.constant, NEEDED),) if self.not_given else ()),
-                    "a constant width is a heuristic",
-                ),
+            return of_constant_width(
+                f"censored feedback, constant width {self.constant:g}",
+                {"width": float(self.constant)},
+                (no_ingredient(self.constant, NEEDED),) if self.not_given else (),
             )
         bounds = {"rkhs_bound": self.rkhs_bound, "outcome_bound": self.outcome_bound}
         if not self.bounded_outcomes:
@@ -901,7 +899,7 @@ def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
         summary: The prior summary of the censored model.
     """
     try:
-        differs = any(prior.row_noise is not None for prior in summary.active_priors)
+        differs = any(prior.row_noise is not None for prior in summary.active.values())
     except UnreadablePriorError:
         return ()
     if not differs:

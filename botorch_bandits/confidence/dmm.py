@@ -39,7 +39,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_positive, check_probability
-from botorch_bandits.confidence.igp_ucb import NormBounds, units_of_bounds
+from botorch_bandits.confidence.igp_ucb import NormBounds
 from botorch_bandits.confidence.prior_reading import (
     OutputPrior,
     UnreadablePriorError,
@@ -329,7 +329,7 @@ class RidgeTerms(NormBounds):
             rows: The rows of the output.
             num_outputs: The number of outputs among which ``delta`` is split.
         """
-        of_norm, of_noise = units_of_bounds(rows.prior, self.units, self.not_given)
+        of_norm, of_noise = self.units_of(rows.prior)
         batch_shape = rows.outcomes.shape[:-1]
         norm = _of_each("rkhs_bound", self.rkhs_bound, batch_shape).to(rows.outcomes) / of_norm
         noise = torch.ones_like(norm)

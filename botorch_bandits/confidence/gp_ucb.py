@@ -54,6 +54,7 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     WidthRule,
     check_all_nonnegative,
+    of_constant_width,
     prior_gaps,
 )
 from botorch_bandits.random_streams import generator
@@ -175,7 +176,6 @@ class FiniteArmsWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
@@ -195,7 +195,7 @@ class FiniteArmsWidth(WidthRule):
                 "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants=constants,
-            gaps=tuple(gaps),
+            gaps=tuple(prior_gaps(summary)),
             is_drawn=True,
         )
 
@@ -241,7 +241,7 @@ class CompactBoxWidth(WidthRule):
         self._width_for_unit(1, torch.ones((), dtype=DTYPE))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        priors = summary.active_priors
+        priors = list(summary.active.values())
         if len(priors) > 1:
             raise ValueError(
                 f"Theorem 2 covers one output, but {len(priors)} are scalarized. Use "
@@ -252,7 +252,6 @@ class CompactBoxWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
@@ -292,7 +291,7 @@ class CompactBoxWidth(WidthRule):
                 "smoothness_b": self.smoothness_b,
                 "delta": self.delta,
             },
-            gaps=tuple(gaps),
+            gaps=tuple(prior_gaps(summary)),
             is_drawn=True,
         )
 
@@ -338,10 +337,7 @@ class WidthOfEachModel(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return Guarantee(
-            method="a constant width for each model of a batch",
-            gaps=("a constant width is a heuristic",),
-        )
+        return of_constant_width("a constant width for each model of a batch", {})
 
 
 def width_of_beta(beta: float | Tensor) -> WidthRule:
@@ -412,7 +408,6 @@ class RandomizedWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        gaps = prior_gaps(summary)
         return Guarantee(
             method="IRGP-UCB",
             theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
@@ -433,7 +428,7 @@ class RandomizedWidth(WidthRule):
                 "the acquisition is maximized over at most num_arms arms, fixed before the data",
             ),
             constants={"num_arms": float(self.num_arms)},
-            gaps=tuple(gaps),
+            gaps=tuple(prior_gaps(summary)),
             is_drawn=True,
         )
 

@@ -382,23 +382,6 @@ def check_noise_bound(bound: NoiseBound) -> NoiseBound:
     return check_bound("noise_bound", bound)
 
 
-def units_of_bounds(
-    prior: OutputPrior, units: str, not_given: tuple[str, ...]
-) -> tuple[float | Tensor, float | Tensor]:
-    """Return the divisors that convert the bounds on norm and noise to prior standard deviations.
-
-    Args:
-        prior: The prior of the output.
-        units: The units of the bounds that were given.
-        not_given: The names of the others, which are in prior standard deviations.
-    """
-    unit = prior.standard_deviation if units == "outcome" else 1.0
-    of_norm, of_noise = (
-        1.0 if name in not_given else unit for name in ("rkhs_bound", "noise_bound")
-    )
-    return of_norm, of_noise
-
-
 def is_model_noise(bound: NoiseBound, output: int) -> bool:
     """Return whether the noise of an output is bounded by the model's noise variances of its rows.
 
@@ -520,6 +503,18 @@ class NormBounds:
         check_one_of("units", self.units, ("outcome", "prior"))
         check_not_given(self.not_given)
 
+    def units_of(self, prior: OutputPrior) -> tuple[float | Tensor, float | Tensor]:
+        """Return what divides the bounds on norm and noise, for prior standard deviations.
+
+        Args:
+            prior: The prior of the output.
+        """
+        unit = prior.standard_deviation if self.units == "outcome" else 1.0
+        return (
+            1.0 if "rkhs_bound" in self.not_given else unit,
+            1.0 if "noise_bound" in self.not_given else unit,
+        )
+
     def in_prior_units(
         self, summary: PriorSummary, output: int, prior: OutputPrior
     ) -> tuple[float | Tensor, float | Tensor]:
@@ -533,7 +528,7 @@ class NormBounds:
             output: The number of the output.
             prior: The prior of this output.
         """
-        of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
+        of_norm, of_noise = self.units_of(prior)
         count = summary.num_outputs
         noise = pick_bound("noise_bound", self.noise_bound, output, count)
         return (
@@ -635,7 +630,7 @@ class KernelizedWidth(NormWidth):
             gain = prior.information_gain if explicit_gain is None else explicit_gain
             if self.any_lambda:
                 return bound + noise / prior.lam**0.5 * radius_of_gain(gain, delta)
-            if is_model_noise(self.noise_bound, j) and "noise_bound" not in self.not_given:
+            if "noise_bound" not in self.not_given and is_model_noise(self.noise_bound, j):
                 noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
             return bound + noise * radius_of_gain(gain + 1.0, delta)
 
@@ -693,10 +688,9 @@ class KernelizedWidth(NormWidth):
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        explicit_gain = self._evaluate_explicit_gain(summary)
-        if explicit_gain is not None:
-            return torch.as_tensor(explicit_gain, dtype=DTYPE)
-        return super().information_gain(summary)
+        if self.explicit_gain is None:
+            return summary.realized_information_gain()
+        return torch.as_tensor(self._evaluate_explicit_gain(summary), dtype=DTYPE)
 
     def bound_on_gain(self) -> GainBound | None:
         return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
@@ -942,7 +936,7 @@ class VaryingWidth(WidthRule):
             ValueError: If the model has several outputs.
         """
         of_one = self.rule.width(summary, round_number)
-        priors = summary.active_priors
+        priors = list(summary.active.values())
         if len(priors) > 1:
             raise ValueError(
                 f"variation is {self.variation:g}, but the model has {len(priors)} outputs. Give "
@@ -956,7 +950,7 @@ class VaryingWidth(WidthRule):
     ) -> Guarantee:
         unit = 1.0
         if self.rule.units == "prior":
-            unit = float(summary.active_priors[0].standard_deviation.max())
+            unit = float(next(iter(summary.active.values())).standard_deviation.max())
         facts = replace(facts, variation=self.variation * unit)
         told = self.rule.guarantee(summary, round_number, facts)
         return replace(

@@ -199,17 +199,18 @@ class GainBound(ABC):
                 inputs; None without contexts.
             bounds: ``2 x d``, the bounds of the box; None for arms.
         """
-        domain = self.domain
+        domain, points = self.domain, choices if bounds is None else bounds
         if domain is None:
             return []
+
+        def has_all(points: Tensor) -> bool:
+            if contexts is None:
+                return domain.has(points)
+            joined = (torch.cat([c.expand(len(points), -1), points], -1) for c in contexts)
+            return all(map(domain.has, joined))
+
         if domain.bounds is not None:
-            corners = choices if bounds is None else bounds
-            if corners is None:
-                return []
-            inputs = [corners]
-            if contexts is not None:
-                inputs = [torch.cat([c.expand(len(corners), -1), corners], -1) for c in contexts]
-            if all(domain.has(each) for each in inputs):
+            if points is None or has_all(points):
                 return []
             return [
                 "the gain bound is for another box, which does not contain all points of the "
@@ -226,11 +227,10 @@ class GainBound(ABC):
         if contexts is not None:
             if domain.points is None:
                 return [f"{made} that were not given (points=), and there are contexts"]
-            joined = (torch.cat([c.expand(len(choices), -1), choices], -1) for c in contexts)
-            if not all(domain.has(inputs) for inputs in joined):
+            if not has_all(choices):
                 return [f"{made}, but not all arms with the contexts so far are among them"]
             return []
-        if domain.points is not None and not domain.has(choices):
+        if domain.points is not None and not has_all(choices):
             return [f"{made}, but not all arms are among them; {remedy}"]
         if domain.num_points < len(choices):
             return [f"{made}, but there are {len(choices)} arms; {remedy}"]
@@ -282,8 +282,10 @@ class GainBoundOfPoints(GainBound):
 
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
-        variances = check_kernel_matrix(kernel_matrix).diagonal()
-        lam, largest = check_positive("lam", lam), float(variances.max())
+        self._covariance = check_kernel_matrix(kernel_matrix).clone()
+        self._lam = check_positive("lam", lam)
+        variances = self._covariance.diagonal()
+        largest = float(variances.max())
         if points is not None:
             check_finite("points", check_double("points", points))
             if points.dim() != 2 or len(points) != len(kernel_matrix):
@@ -294,7 +296,7 @@ class GainBoundOfPoints(GainBound):
                 )
             points = points.detach().clone()
         is_constant = largest > 0.0 and float(variances.min()) > largest * (1.0 - 1e-9)
-        ratio = lam / largest if is_constant else None
+        ratio = self._lam / largest if is_constant else None
         self.domain = GainDomain(len(kernel_matrix), ratio, points)
 
     @classmethod
@@ -341,8 +343,6 @@ class GreedyGain(GainBoundOfPoints):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        self._covariance = check_kernel_matrix(kernel_matrix).clone()
-        self._lam = check_positive("lam", lam)
         self._gains = [0.0]
 
     def greedy_gain(self, num_observations: int) -> float:
@@ -383,8 +383,7 @@ class WaterFillingGain(GainBoundOfPoints):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix))
-        ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
+        ratios = (torch.linalg.eigvalsh(self._covariance) / self._lam).flip(0)
         self._ratios = ratios[ratios > 1e-14 * ratios[0].clamp_min(1.0)]
 
     def _bound(self, num_observations: int) -> float:
@@ -467,8 +466,6 @@ class DesignGain(WaterFillingGain):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        self._covariance = check_kernel_matrix(kernel_matrix).clone()
-        self._lam = check_positive("lam", lam)
         self._lines = _TangentLines(*_pivoted_cholesky(self._covariance), self._lam)
 
     def _bound(self, num_observations: int) -> float:

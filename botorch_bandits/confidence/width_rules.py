@@ -85,7 +85,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
     return checked
 
 
-READ_ONCE = {"priors", "weights", "scalar_variance"}
+READ_ONCE = {"priors", "active", "weights", "scalar_variance"}
 """What a summary reads from a model at most once."""
 
 
@@ -161,10 +161,18 @@ class PriorSummary:
             )
         return active, float(transform.offset)
 
+    @cached_property
+    def active(self) -> dict[int, OutputPrior]:
+        """The priors of the outputs with a non-zero weight, by the number of the output."""
+        return {j: self.priors[j] for j in self.weights[0]}
+
     @property
-    def active_outputs(self) -> tuple[int, ...]:
-        """The outputs with a non-zero weight; see :attr:`weights`."""
-        return tuple(self.weights[0])
+    def readable(self) -> dict[int, OutputPrior]:
+        """The same; empty if the priors cannot be read."""
+        try:
+            return self.active
+        except UnreadablePriorError:
+            return {}
 
     @cached_property
     def scalar_variance(self) -> float | None:
@@ -177,19 +185,6 @@ class PriorSummary:
             return None
         variance = float(torch.stack(torch.broadcast_tensors(*parts)).sum(0).max())
         return variance if 0.0 < variance < math.inf else None
-
-    @property
-    def active_priors(self) -> tuple[OutputPrior, ...]:
-        """The priors of the active outputs."""
-        return tuple(self.priors[j] for j in self.active_outputs)
-
-    @property
-    def readable(self) -> dict[int, OutputPrior]:
-        """The priors of the active outputs by the number of the output; none if unreadable."""
-        try:
-            return {j: self.priors[j] for j in self.active_outputs}
-        except UnreadablePriorError:
-            return {}
 
     def smallest_lam(self) -> float | None:
         """Return the smallest regularization of the active outputs, over all rows.
@@ -352,14 +347,26 @@ class ConstantWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return Guarantee(
-            method=f"constant width {self.value:g}",
-            constants={"width": self.value},
-            gaps=(
-                *((no_ingredient(self.value),) if self.is_default else ()),
-                "a constant width is a heuristic",
-            ),
+        return of_constant_width(
+            f"constant width {self.value:g}",
+            {"width": self.value},
+            (no_ingredient(self.value),) if self.is_default else (),
         )
+
+
+def of_constant_width(
+    method: str, constants: dict[str, float], gaps: tuple[str, ...] = ()
+) -> Guarantee:
+    """Return the guarantee of a constant width, which no theorem covers.
+
+    Args:
+        method: What has the width.
+        constants: The width, by name.
+        gaps: Further gaps.
+    """
+    return Guarantee(
+        method=method, constants=constants, gaps=(*gaps, "a constant width is a heuristic")
+    )
 
 
 def no_ingredient(
@@ -385,11 +392,8 @@ def combine_outputs(
         delta: Split evenly between the active outputs.
         width_of_output: From an output's index, prior and share of ``delta`` to its width.
     """
-    active = summary.active_outputs
-    widths = [
-        width_of_output(j, prior, delta / len(active))
-        for j, prior in zip(active, summary.active_priors, strict=True)
-    ]
+    active = summary.active
+    widths = [width_of_output(j, prior, delta / len(active)) for j, prior in active.items()]
     if len(widths) == 1:
         return widths[0]
     return torch.stack(torch.broadcast_tensors(*widths)).square().sum(0).sqrt()
@@ -505,7 +509,7 @@ the square root of the row's noise variance (``train_Yvar``)."""
 def prior_gaps(summary: PriorSummary) -> list[str]:
     """Return the reasons why the prior voids a theorem: it is unreadable, or was learned."""
     try:
-        priors = summary.active_priors
+        priors = summary.active.values()
     except UnreadablePriorError as error:
         return [f"the prior cannot be read ({error})"]
     learned = sorted({what for prior in priors for what in prior.learned})

@@ -116,7 +116,7 @@ def other_epochs(
         empty = recipe(torch.empty(0, dim, dtype=DTYPE), torch.empty(0, 1, dtype=DTYPE))
         built = bandit(played.build(empty, domain, round_number=1))
         if built is not None:
-            (prior,) = PriorSummary(empty).active_priors
+            (prior,) = PriorSummary(empty).active.values()
             deviation = float(prior.standard_deviation)
             found.append(OtherEpoch(update.epoch, built.guarantee(facts), deviation))
     return found

@@ -180,7 +180,7 @@ def with_forecasts(
         return guarantee  # rounds without an outcome gain no information
     try:
         summary = PriorSummary(model_of(known))
-        (prior,) = summary.active_priors
+        (prior,) = summary.active.values()
         lam, deviation = float(prior.lam), float(prior.standard_deviation)
     except (UnreadablePriorError, ValueError):
         return guarantee

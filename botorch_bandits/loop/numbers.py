@@ -274,7 +274,9 @@ def with_epochs(
             return guarantee
         if options["units"] == "prior":
             # the noise of all epochs, whose models may have different scales
-            noise *= max((float(summary.active_priors[0].standard_deviation), *deviations))
+            noise *= max(
+                (float(next(iter(summary.active.values())).standard_deviation), *deviations)
+            )
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
         multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)

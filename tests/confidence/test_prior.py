@@ -376,7 +376,7 @@ def test_outputs_without_weight_do_not_count() -> None:
     weights = torch.tensor([0.0, -2.0, 1.0], dtype=torch.float64)
     summary = PriorSummary(model, ScalarizedPosteriorTransform(weights))
     assert summary.active_outputs == (1, 2)
-    assert summary.active_priors == summary.priors[1:]
+    assert tuple(summary.active.values()) == summary.priors[1:]
     assert PriorSummary(model).active_outputs == (0, 1, 2)
     assert summary.num_rows == 9
 
