@@ -375,22 +375,22 @@ def test_outputs_without_weight_do_not_count() -> None:
     model = SingleTaskGP(X, torch.cat([Y, Y[:, :1] ** 2], -1))
     weights = torch.tensor([0.0, -2.0, 1.0], dtype=torch.float64)
     summary = PriorSummary(model, ScalarizedPosteriorTransform(weights))
-    assert summary.active_outputs == (1, 2)
+    assert tuple(summary.active) == (1, 2)
     assert tuple(summary.active.values()) == summary.priors[1:]
-    assert PriorSummary(model).active_outputs == (0, 1, 2)
+    assert tuple(PriorSummary(model).active) == (0, 1, 2)
     assert summary.num_rows == 9
 
 
 def test_a_scalarization_of_nothing_is_refused() -> None:
     transform = ScalarizedPosteriorTransform(torch.zeros(2, dtype=torch.float64))
     with pytest.raises(ValueError, match="only zero weights"):
-        _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs
+        _ = PriorSummary(SingleTaskGP(X, Y), transform).active
 
 
 def test_other_posterior_transforms_cannot_be_read() -> None:
     transform = ExpectationPosteriorTransform(n_w=3)
     with pytest.raises(UnreadablePriorError, match="ExpectationPosteriorTransform is not"):
-        _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs
+        _ = PriorSummary(SingleTaskGP(X, Y), transform).active
 
 
 def test_the_number_of_rows_is_the_largest_of_a_list() -> None:
