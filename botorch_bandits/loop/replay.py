@@ -12,7 +12,7 @@ from botorch_bandits.loop.restrictions import recorded_restriction
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.progress import progress_bar
 
-SAME_POINT = 1e-6
+SAME_CHOICE = 1e-6
 """Two searches of a box end within so much of its sides of the same maximum."""
 
 
@@ -75,4 +75,4 @@ def _are_equal(settings: LoopSettings, one: Tensor, other: Tensor) -> bool:
     if settings.domain.bounds is None or settings.domain.choices is not None:
         return torch.equal(one, other)
     lower, upper = settings.domain.bounds
-    return bool(((one - other).abs() <= SAME_POINT * (upper - lower)).all())
+    return bool(((one - other).abs() <= SAME_CHOICE * (upper - lower)).all())
