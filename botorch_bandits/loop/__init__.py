@@ -4,9 +4,9 @@
 derived from its history, how points are chosen, what is guaranteed, and its storage.
 """
 
+from botorch_bandits.loop.checking import RepeatedFailureWarning
 from botorch_bandits.loop.log import DifferentSettingsError
 from botorch_bandits.loop.loop import BanditLoop
-from botorch_bandits.loop.repeated_failures import RepeatedFailureWarning
 from botorch_bandits.loop.settings import AcquisitionFactory, ModelFactory
 from botorch_bandits.loop.store import StorageError, StorageWriteError, TurnTimeout, read_store
 

@@ -21,6 +21,15 @@ from botorch_bandits.models import CandidatesModel
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
 
+
+import torch
+
+from botorch_bandits.history import Event, Failure, History, Query, Retraction, point_text
+from botorch_bandits.loop.aspects import NOTHING_DECIDED, Decided
+from botorch_bandits.loop.chooser import Chooser
+from botorch_bandits.loop.restrictions import recorded_restriction
+from botorch_bandits.progress import progress_bar
+
 ALIKE = (
     "the model fades old outcomes, but the check treats all of them equally, as if the reward did "
     "not change"
@@ -144,3 +153,132 @@ def warn_of_drift_rate(settings: LoopSettings) -> None:
         UserWarning,
         stacklevel=level_of_users_line(),
     )
+
+
+# --- The warning of a loop that keeps asking for a point at which every evaluation fails ----------
+#
+# A failure that is reported without ``avoid=True`` is treated as chance: the model does not
+# change, so the same point maximizes the acquisition function again.
+
+
+MOST_AT_A_POINT = 3
+"""The number of consecutive failures at one point after which a loop warns."""
+
+SAME_POINT = 1e-3
+"""Points of a box count as the same if they differ by at most this share of each range."""
+
+
+class RepeatedFailureWarning(RuntimeWarning):
+    """A point fails each time it is asked for, and the loop was not told to avoid it."""
+
+
+def warn_of_repeated_failures(settings: LoopSettings, history: History) -> None:
+    """Warn if the last three evaluations failed at one point that the loop does not avoid.
+
+    Args:
+        settings: The settings of the loop.
+        history: The history, which ends with a failure. Further failures in the same series are not
+            reported again.
+    """
+    # otherwise avoid=True would change nothing
+    if not settings.feedback.hallucinates or settings.is_random:
+        return
+    events = history.events[-MOST_AT_A_POINT - 1 :]
+    row, before = events[-MOST_AT_A_POINT:], events[:-MOST_AT_A_POINT]
+    if len(row) < MOST_AT_A_POINT:
+        return
+    query = history.query(row[-1].query_id)
+    tolerance: float | Tensor = 0.0
+    if settings.domain.bounds is not None:
+        lower, upper = settings.domain.bounds
+        tolerance = SAME_POINT * (upper - lower)
+
+    def is_there(x: Tensor) -> bool:
+        return bool(((x - query.x).abs() <= tolerance).all())
+
+    def failed_there(event: Event) -> bool:
+        is_failure = event.state == Failure.state and not event.avoided
+        return is_failure and is_there(history.query(event.query_id).x)
+
+    if not all(map(failed_there, row)):
+        return
+    if any(map(failed_there, before)):
+        return  # the warning was issued before
+    if any(is_there(history.query(outcome.query_id).x) for outcome in history.outcomes):
+        return
+    warnings.warn(
+        f"the point ({point_text(query)}) failed {MOST_AT_A_POINT} times in a row and never gave "
+        "an outcome, and the loop will go on asking for it. If the point is the cause, pass "
+        "avoid=True: loop.fail(query.id, reason, avoid=True).",
+        RepeatedFailureWarning,
+        stacklevel=level_of_users_line(),
+    )
+
+
+# --- Whether a machine makes the choices that are on record: a run is played again from its log ---
+
+
+SAME_CHOICE = 1e-6
+"""Two searches of a box end within so much of its sides of the same maximum."""
+
+
+def differences_of_replay(
+    settings: LoopSettings, history: History, decided: Decided, progress: bool | None = None
+) -> tuple[str, ...]:
+    """Return where the choices of a run, made again, differ from those on record.
+
+    Args:
+        settings: The settings of the loop.
+        history: The history.
+        decided: The resets on record.
+        progress: Whether to show a progress bar; None shows it if tqdm is installed.
+    """
+    replayed = History(*settings.history_sizes)
+    # a retraction moves resets, and what was on record before it is not known any more
+    known = NOTHING_DECIDED if history.retractions else decided
+    chooser = Chooser(settings, replayed, known)
+    found: list[str] = []
+    with progress_bar(history.num_queries, "check_log", progress) as advance:
+        for entry in _in_order_of_recording(history):
+            if isinstance(entry, Query) and entry.origin != "attached":
+                found += _differences(settings, chooser, entry)
+                advance()
+            replayed.record(entry)
+            if isinstance(entry, Retraction):
+                chooser = Chooser(settings, replayed)
+            else:
+                chooser.hear(entry)
+    own = Chooser(settings, history).restarts
+    if decided != NOTHING_DECIDED and not own.agrees_with(decided):
+        rounds, recorded = (
+            [each["after_round"] for each in resets] for resets in (own.decisions, decided.resets)
+        )
+        found.append(
+            f"tests decide on resets after rounds {rounds} here, and after {recorded} on record."
+        )
+    return tuple(found)
+
+
+def _in_order_of_recording(history: History) -> list[Query | Event]:
+    """Return what was asked, told and withdrawn, in the order in which it counts."""
+    rows: list[tuple[int, Query | Event]] = [(q.round_number, q) for q in history.queries]
+    rows += [(e.arrived_round, e.ever_told or e) for e in history.events]
+    rows += [(r.retracted_round, r) for r in history.retractions]
+    return [entry for _, entry in sorted(rows, key=lambda row: row[0])]
+
+
+def _differences(settings: LoopSettings, chooser: Chooser, query: Query) -> list[str]:
+    limits = recorded_restriction(settings, query.restriction)
+    x, origin, _ = chooser.choose(query.round_number, query.context, query.asked_at, limits)
+    if origin != query.origin:
+        return [f"query {query.id} is on record as {query.origin!r}, and is {origin!r} here."]
+    if _are_equal(settings, x, query.x):
+        return []
+    return [f"query {query.id} is at {query.x.tolist()} on record, and at {x.tolist()} here."]
+
+
+def _are_equal(settings: LoopSettings, one: Tensor, other: Tensor) -> bool:
+    if settings.domain.bounds is None or settings.domain.choices is not None:
+        return torch.equal(one, other)
+    lower, upper = settings.domain.bounds
+    return bool(((one - other).abs() <= SAME_CHOICE * (upper - lower)).all())

@@ -53,8 +53,7 @@ from botorch_bandits.confidence.gp_ucb import ChangePointWidth
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.history import History
-from botorch_bandits.loop.acquisitions import bandit, model_of
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.settings import LoopSettings, bandit, model_of
 from botorch_bandits.models import BanditGPRecipe
 
 LARGEST_DESIGN = 1200

@@ -36,18 +36,16 @@ from botorch_bandits.feedback import CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.loop.aspects import ChangeTestRecord
-from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_of_loop,
+    differences_of_replay,
     evidence_of_loop,
     warn_of_drift_rate,
+    warn_of_repeated_failures,
 )
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.log import open_log
-from botorch_bandits.loop.minimizing import turned_check
-from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
-from botorch_bandits.loop.repeated_failures import warn_of_repeated_failures
-from botorch_bandits.loop.replay import differences_of_replay
+from botorch_bandits.loop.recommendation import Recommendation, best_now, recommendation_now
 from botorch_bandits.loop.restrictions import read_restriction
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
@@ -56,10 +54,11 @@ from botorch_bandits.loop.settings import (
     ModelFactory,
     check_feedback,
     check_rule,
+    check_weighted,
     default_acquisition,
+    turned_check,
 )
 from botorch_bandits.loop.turns import TakesTurns
-from botorch_bandits.loop.weighted import check_weighted
 from botorch_bandits.models import BanditGPRecipe
 
 

@@ -21,8 +21,7 @@ from botorch_bandits.confidence.facts import ALONE
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.confidence.hypotheses import NO_ROUND, NOT_EVERY_ROUND, RATES
 from botorch_bandits.history import History, Query
-from botorch_bandits.loop.acquisitions import is_played_as
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.settings import LoopSettings, is_played_as
 
 
 def rounds_with_all_outcomes(history: History, starts: Iterable[int] = ()) -> list[Query]:

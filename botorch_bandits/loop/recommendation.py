@@ -26,13 +26,27 @@ from botorch_bandits.checks import check_one_of, counted
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
 from botorch_bandits.history import History, Query
-from botorch_bandits.loop.acquisitions import model_of
-from botorch_bandits.loop.bounds_of_reward import BoundOfReward, bounds_at
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.settings import LoopSettings, model_of
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
+
+
+from typing import TYPE_CHECKING
+
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.history import Outcome
+
+if TYPE_CHECKING:
+    from botorch_bandits.loop.chooser import Chooser
+
+
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+
+from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.acquisition.scores import moments_at
 
 AMONG = ("all", "played")
 """The points among which one is recommended: the whole domain, or those with an outcome."""
@@ -556,3 +570,179 @@ class _Search:
             return points
         front = self._domain.sample(1, torch.Generator().manual_seed(0))[:, : -points.shape[-1]]
         return torch.cat([front.to(points).expand(len(points), -1), points], dim=-1)
+
+
+# --- What is best now: the answer of :meth:`.BanditLoop.best` -------------------------------------
+#
+# If the reward is the same in all rounds, the best is the largest reward that was observed. If it
+# is not, only what still counts is considered: the rounds since a reset, the rounds within a
+# sliding window, and, if contexts or the age of an outcome matter, the model's means at the
+# played points.
+
+
+Told = tuple[Query, Outcome]
+
+
+def best_now(
+    settings: LoopSettings,
+    history: History,
+    chooser: Chooser,
+    context: Tensor | None,
+    now: float,
+) -> Told | None:
+    """Return the query that is best now and its outcome, if there is one.
+
+    Args:
+        settings: The settings of the loop.
+        history: The history of all rounds.
+        chooser: The loop's chooser, which has resets, multipliers and the model.
+        context: The context for which it is best; None in a loop without contexts.
+        now: The time in seconds.
+    """
+    first_id, window = chooser.restarts.first, settings.window
+    if context is None and settings.forgetting is None and first_id == 0:
+        if chooser.multipliers is None:
+            return history.best()
+        best = chooser.multipliers.best
+        return None if best is None else (history.query(best.query_id), best)
+    if window is not None:
+        first_id = max(first_id, history.num_queries - window)
+    told = [
+        (history.query(outcome.query_id), outcome)
+        for outcome in history.outcomes
+        if outcome.query_id >= first_id and max(outcome.constraints, default=0.0) <= 0.0
+    ]
+    is_by_model = context is not None or not settings.outcomes_are_alike
+    # a surrogate that starts over in each epoch may not have seen an outcome yet
+    if is_by_model and settings.model is not None and len(chooser.arrived(now).ids):
+        return _best_of_model(told, chooser, context, settings, now)
+    if context is not None:
+        told = [(query, outcome) for query, outcome in told if is_in(query, context)]
+    return max(told, key=lambda pair: history.rank(pair[1]), default=None)
+
+
+def is_in(query: Query, context: Tensor) -> bool:
+    """Return whether a query was asked in a context, to the last bit."""
+    asked_in = query.context
+    return asked_in is not None and torch.equal(asked_in.to(context), context)
+
+
+def _best_of_model(
+    told: list[Told], chooser: Chooser, context: Tensor | None, settings: LoopSettings, now: float
+) -> Told | None:
+    """Return the point with the largest posterior mean among those that were played.
+
+    Of several outcomes there, it is the latest in this context, or else the latest of all.
+    """
+    if not told or chooser.has_no_data():
+        return None
+    points: dict[tuple[float, ...], list[Told]] = {}
+    for pair in told:
+        points.setdefault(tuple(pair[0].x.tolist()), []).append(pair)
+    X = torch.stack([pairs[0][0].x for pairs in points.values()])
+    front = [] if context is None else [context.to(X)]
+    if settings.drift_rate is not None:
+        next_round = float(chooser.local_round)
+        front.insert(0, torch.tensor([next_round], dtype=DTYPE, device=X.device))
+    if front:
+        X = torch.cat([torch.cat(front).expand(len(X), -1), X], dim=-1)
+    with torch.no_grad():
+        means = chooser.model(now).posterior(X).mean[:, 0]
+    pairs = list(points.values())[int(means.argmax())]
+    here = [pair for pair in pairs if context is not None and is_in(pair[0], context)]
+    return (here or pairs)[-1]
+
+
+# --- One end of the confidence bounds on the reward, as a function that a domain can maximize -----
+#
+# An acquisition function returns one number for each point. To decide when to stop, or which
+# point to deploy, a user also needs the lower bound, the bounds of the constraints and the mean.
+# :class:`BoundOfReward` turns them into a function that a domain can maximize. ``guarantee()``
+# reports whether the bounds hold.
+
+
+def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Bounds:
+    """Return what an acquisition function and its model know at some points.
+
+    Pending points must not have been passed to the acquisition function.
+
+    Args:
+        acquisition: One from this package, or any other, of which only the model is asked.
+        model: Its model. If it has several outputs, the first one is the reward.
+        X: ``n x d`` points, float64.
+
+    Raises:
+        UnsupportedError: If the model has no posterior mean and variance.
+    """
+    if isinstance(acquisition, BanditAcquisition):
+        return acquisition.known_at(X)
+    return Bounds(*moments_at(model, X, getattr(acquisition, "posterior_transform", None)))
+
+
+class BoundOfReward(AcquisitionFunction):
+    """A confidence bound on the reward, or its mean, as an acquisition function.
+
+    With constraints, ``weights`` times the positive parts of constraint values is subtracted. These
+    values are the upper bounds with ``side="lower"``, the means with ``"mean"``, and the lower
+    bounds with ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at
+    least the largest upper bound among the points that may meet all constraints.
+
+    Args:
+        acquisition: The acquisition function that provides the bounds, without pending points.
+        model: Its model.
+        side: ``"lower"``, ``"mean"`` or ``"upper"``: the pessimistic end of the bounds, the mean,
+            or the other end. If the reward is minimized, all three refer to minus the reward.
+        maximize: If False, the bound is on minus the reward, whose lower bound is minus the upper
+            one.
+        weights: One for each constraint; None without constraints.
+    """
+
+    def __init__(
+        self,
+        acquisition: AcquisitionFunction,
+        model: Model,
+        side: str,
+        maximize: bool = True,
+        weights: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(model)
+        self._of, self._side, self._weights = [acquisition], side, weights  # not part of the state
+        self._sign = 1.0 if maximize else -1.0
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """The scale of the reward, taken from the acquisition function."""
+        return value_scale_of(self._of[0])
+
+    def values(self, known: Bounds) -> Tensor:
+        """Return ``n`` values from what is known at ``n`` points.
+
+        Args:
+            known: The result of :func:`bounds_at`, with bounds unless the side is the mean.
+        """
+        of_reward, of_constraints = {
+            "lower": (known.lower if self._sign > 0.0 else known.upper, known.constraint_upper),
+            "mean": (known.mean, known.constraint_mean),
+            "upper": (known.upper if self._sign > 0.0 else known.lower, known.constraint_lower),
+        }[self._side]
+        assert of_reward is not None
+        value = self._sign * of_reward
+        if self._weights is None:
+            return value
+        assert of_constraints is not None
+        return value - (self._weights * of_constraints.clamp_min(0.0)).sum(-1)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+        """
+        points = X.reshape(-1, X.shape[-1])
+        # without data nothing depends on X; the zero gradient must exist
+        values = self.values(bounds_at(self._of[0], self.model, points)) + 0.0 * points.sum(-1)
+        return values.reshape(X.shape[:-2])

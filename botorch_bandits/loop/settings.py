@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
@@ -40,23 +41,24 @@ from botorch_bandits.checks import (
     level_of_users_line,
     store_checked,
 )
+from botorch_bandits.confidence import ModelCheck
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.confidence.repeats import check_factor
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
+from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.loop.acquisitions import check_acquisition
-from botorch_bandits.loop.forgetting import forgetful_recipe
-from botorch_bandits.loop.refusals import LAGRANGIAN, OF_LISTS, check_pairs
+from botorch_bandits.history import Outcome
+from botorch_bandits.loop.refusals import LAGRANGIAN, OF_LISTS, check_pairs, reason_of_one
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
     FittedSingleTaskGP,
 )
-from botorch_bandits.models.noise_floor import check_range_on_box
+from botorch_bandits.models.noise_floor import SMALLEST_RATIO, check_range_on_box, output_scale_of
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""
@@ -582,3 +584,222 @@ def _own(name: str, setting: Any) -> Any:
             f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
             "its own. Build it from plain values, detached tensors and functions."
         ) from error
+
+
+# --- What a loop takes as its acquisition: a recipe, random search, or a user's function ----------
+#
+# Classes and built acquisition functions are refused with what to pass instead of them.
+
+
+def check_acquisition(acquisition: Any, domain: Domain) -> Any:
+    """Return the acquisition of a loop if it is one, and feasible on the domain."""
+    if isinstance(acquisition, AcquisitionRecipe):
+        acquisition.acquisition_class.check_options(acquisition.options, domain)
+    elif isinstance(acquisition, type):
+        _refuse_class(acquisition)
+    elif isinstance(acquisition, AcquisitionFunction):
+        raise TypeError(
+            f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
+            f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
+            "(model, X_pending, best) -> acquisition function."
+        )
+    elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
+        raise TypeError(
+            "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
+            f"(model, X_pending, best) -> acquisition function, got {acquisition!r}."
+        )
+    return acquisition
+
+
+def bandit(acquisition: AcquisitionFunction) -> BanditAcquisition | None:
+    """Return an acquisition function if it is one of this package's, which states its widths."""
+    return acquisition if isinstance(acquisition, BanditAcquisition) else None
+
+
+def is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
+    """Return whether a rule of a class plays an acquisition function.
+
+    Args:
+        acquisition_class: The class of the acquisition function, if it is known.
+        parent: The class with the rule.
+    """
+    return acquisition_class is not None and acquisition_class.played_as is parent
+
+
+def model_of(acquisition: AcquisitionFunction) -> Any:
+    """Return the model of an acquisition function without pending points; None if it has none."""
+    own = getattr(acquisition, "base_model", None)
+    return getattr(acquisition, "model", None) if own is None else own
+
+
+def _refuse_class(given: type) -> None:
+    """Raise if a class cannot be called with a model, pending points and the best outcome."""
+    name = given.__name__
+    if issubclass(given, BanditAcquisition):
+        raise TypeError(f"acquisition is the class {name}; pass {name}.with_options(...).")
+    if issubclass(given, AcquisitionFunction) and given.__module__.startswith("botorch."):
+        raise TypeError(
+            f"acquisition is BoTorch's class {name}, which the loop would call with the model, the "
+            "pending points and the best outcome. Pass a function that builds it, "
+            f"lambda model, X_pending, best: {name}(model, ...), or a class of botorch_bandits, "
+            "such as GPUpperConfidenceBound.with_options(beta=4.0), which takes the pending points "
+            "into account."
+        )
+
+
+# --- The recipe of a model that forgets: with a time-varying kernel, the round is a further input -
+#
+# Windows and weights change the rows of a view instead. The settings, with their sources, are in
+# :mod:`botorch_bandits.forgetting`.
+
+
+class BehindTime(InputTransform, torch.nn.Module):
+    """Applies an input transform to all columns but the first, which is the time.
+
+    Args:
+        transform: The transform, which is copied. It must not learn from the data.
+    """
+
+    def __init__(self, transform: InputTransform) -> None:
+        """See the class."""
+        super().__init__()
+        self.inner = copy.deepcopy(transform)
+        self.transform_on_train = transform.transform_on_train
+        self.transform_on_eval = transform.transform_on_eval
+        self.transform_on_fantasize = transform.transform_on_fantasize
+        self.is_one_to_many = transform.is_one_to_many
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Transform ``... x n x (1 + d)`` inputs."""
+        return torch.cat([X[..., :1], self.inner.transform(X[..., 1:])], dim=-1)
+
+
+def forgetful_recipe(recipe: BanditGPRecipe, forgetting: Forgetting) -> BanditGPRecipe:
+    """Return the recipe of models that forget: of ``(round, x)`` with a time-varying kernel.
+
+    Args:
+        recipe: The kernel and noise, with fixed hyperparameters.
+        forgetting: How old outcomes are forgotten.
+
+    Raises:
+        ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
+    """
+    transform = recipe.input_transform
+    if recipe.refit_every is not None or learns_input_scale(transform):
+        raise ValueError(
+            "forgetting needs fixed hyperparameters, but the model has "
+            f"refit_every={recipe.refit_every} or an input transform that learns its scale. "
+            "Fix both, and state the bounds of Normalize."
+        )
+    if forgetting.drift_rate is None:
+        return recipe
+    return replace(
+        recipe,
+        kernel=TimeDecayKernel(recipe.kernel, forgetting.drift_rate),
+        input_transform=None if transform is None else BehindTime(transform),
+    )
+
+
+# --- Outcomes that are means of several, or have their own noise: what a loop can do with them ----
+#
+# An outcome of weight ``w``, told with ``count=w`` or with ``noise=`` a ``w``-th of the modeled
+# noise variance ``lam``, is a row with the noise variance ``lam / w``. If a part of the loop
+# treats each outcome as one observation, :func:`check_weighted` refuses it before anything is
+# recorded.
+
+
+def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
+    """Raise an error unless the loop can take in an outcome with a ``count`` or a ``noise``.
+
+    Args:
+        settings: The settings of the loop.
+        outcome: The outcome, which is about to be recorded.
+
+    Raises:
+        ValueError: If it cannot, with the reason and what to do.
+    """
+    if not outcome.is_weighted or settings.is_random:
+        return
+    given = f"count is {outcome.count}"
+    if outcome.count is None:
+        given = f"noise is {outcome.noise:g}"
+    reason = reason_of_one(settings)
+    if reason is None and outcome.noise is not None and settings.constraints is not None:
+        reason = (
+            "noise= is the variance of the reward's noise alone, and the loop has constraint "
+            "values, too. If all are means of n observations, tell count=n"
+        )
+    if reason is None and outcome.noise is not None and not settings.has_fixed_noise:
+        reason = (
+            "the noise that it would be compared with is learned from the outcomes. Pass "
+            "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
+        )
+    if reason is not None:
+        raise ValueError(f"{given}, but {reason}.")
+    recipe = settings.recipe
+    if recipe is not None:
+        smallest = SMALLEST_RATIO * float(output_scale_of(recipe.kernel).max())
+        level = recipe.noise / outcome.weight(recipe.noise)
+        if level <= smallest:
+            raise ValueError(
+                f"{given}, which makes the noise variance of the row {level:.3g}; it must be above "
+                f"{smallest:.3g}, {SMALLEST_RATIO:g} times the kernel's output scale, or float64 "
+                "cannot factorize the kernel matrix. Tell a smaller count or a larger noise: below "
+                "that nothing changes."
+            )
+
+
+# --- A loop that minimizes: the one place where outcomes, settings and answers change their sign --
+#
+# History and storage have the user's own numbers. Models, widths, tests and multipliers see minus
+# these numbers, so that all other modules maximize and do not know about it: the choices are
+# those of a loop that maximizes and is told the negatives. Constraint values keep their sign.
+
+
+def turned(value: float) -> float:
+    """Return minus a value; 0 stays 0."""
+    return 0.0 - value
+
+
+def settings_of_model(settings: LoopSettings) -> LoopSettings:
+    """Return settings for outcomes of the opposite sign: everything stated about a cost is negated.
+
+    These are the prior mean (of a family, too), the ``minimum`` of censored feedback and
+    ``best_f``.
+
+    Args:
+        settings: The settings of a loop that minimizes, checked by :func:`check_minimizing`.
+    """
+    changed: dict[str, Any] = {"maximize": True}
+    censored = settings.feedback.censored
+    detection, evidence = settings.detection, settings.evidence
+    if settings.recipe is not None:
+        changed["model"] = _with_turned_mean(settings.recipe)
+    if settings.listed is not None:
+        changed["model"] = settings.listed.flipped()
+    if settings.played is not None and settings.options.get("best_f") is not None:
+        options = {**settings.options, "best_f": turned(settings.options["best_f"])}
+        changed["acquisition"] = AcquisitionRecipe(settings.played.acquisition_class, options)
+    if censored is not None and censored.minimum is not None:
+        changed["feedback"] = replace(censored, minimum=turned(censored.minimum))
+    if detection is not None:
+        changed["restart"] = replace(detection, detector=_with_turned_mean(detection.detector))
+    if evidence is not None and evidence.candidates is not None:
+        changed["restart"] = replace(evidence, candidates=evidence.candidates.flipped())
+    told = copy.copy(settings)
+    store_checked(told, **changed)
+    return told
+
+
+def _with_turned_mean(settings: Any) -> Any:
+    mean = settings.prior_mean
+    return replace(settings, prior_mean=turned(mean)) if mean else settings
+
+
+def turned_check(check: ModelCheck) -> ModelCheck:
+    """Return a check of a model of minus the outcomes as a check of a model of the outcomes.
+
+    Args:
+        check: The check, which is not changed.
+    """
+    return replace(check, one_step=0.0 - check.one_step, left_out=0.0 - check.left_out)

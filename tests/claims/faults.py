@@ -16,7 +16,6 @@ from unittest import mock
 import torch
 
 import botorch_bandits.loop.chooser
-import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition.player import Player as ArmsPlayer
@@ -40,7 +39,7 @@ from claims.settings import AXES, LIST, Setting
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
 forecasts: Any = botorch_bandits.loop.forecasts
-epochs: Any = botorch_bandits.loop.epochs
+epochs: Any = botorch_bandits.loop.guarantees
 
 BOX = "box, d = 1"
 

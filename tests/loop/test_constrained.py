@@ -19,7 +19,6 @@ from botorch_bandits import (
     ChangePointRestart,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
@@ -195,9 +194,8 @@ class TestWhatDoesNotGoTogether:
             ({"constraints": 3}, "constraints is 3"),
             ({"feedback": Censored(0.0, 1.0)}, "Hallucinated"),
             ({"constraints": AdditiveEpochs(1, 5, surrogate="separate")}, "Lagrangian"),
-            ({"history": History(dim=1)}, "0 constraints"),
         ],
-        ids=["no rule", "censored", "separate", "history"],
+        ids=["no rule", "censored", "separate"],
     )
     def test_is_refused(self, options, message):
         options = {"constraints": AdditiveEpochs(1, 5), **options}

@@ -19,7 +19,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.loop.forgetting import forgetful_recipe
+from botorch_bandits.loop.settings import forgetful_recipe
 
 from .of_rows import model_of_rounds, with_round
 
