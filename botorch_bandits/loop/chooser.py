@@ -50,8 +50,14 @@ from botorch_bandits.loop.feasibility import (
     smallest_lower_bounds,
 )
 from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
-from botorch_bandits.loop.guarantees import PENALIZED, SettingsOfEpochs, facts_of, guarantee_of
-from botorch_bandits.loop.numbers import with_note_on_size, with_regret
+from botorch_bandits.loop.guarantees import (
+    PENALIZED,
+    SettingsOfEpochs,
+    facts_of,
+    guarantee_of,
+    with_note_on_size,
+    with_regret,
+)
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.settings import LoopSettings, bandit, model_of
 from botorch_bandits.loop.view import Aspect, Inputs, View, view_of

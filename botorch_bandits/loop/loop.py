@@ -44,7 +44,7 @@ from botorch_bandits.loop.checking import (
     warn_of_repeated_failures,
 )
 from botorch_bandits.loop.feasibility import Feasibility
-from botorch_bandits.loop.log import open_log
+from botorch_bandits.loop.log import TakesTurns, open_log
 from botorch_bandits.loop.recommendation import Recommendation, best_now, recommendation_now
 from botorch_bandits.loop.restrictions import read_restriction
 from botorch_bandits.loop.settings import (
@@ -58,7 +58,6 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
     turned_check,
 )
-from botorch_bandits.loop.turns import TakesTurns
 from botorch_bandits.models import BanditGPRecipe
 
 

@@ -45,7 +45,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
-from botorch_bandits.loop.numbers import rounds_with_all_outcomes
+from botorch_bandits.loop.guarantees import rounds_with_all_outcomes
 from botorch_bandits.models import candidate_grid
 from tests.records import rebuilt
 
