@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -292,6 +292,9 @@ class Retraction(Failure):
 Event: TypeAlias = Outcome | Failure
 """An event that ends the waiting for a query."""
 
+Entry = TypeVar("Entry", bound=Query | Event)
+"""A query, or what ended it."""
+
 
 def input_of(query: Query) -> Tensor:
     """Return the context and the point of a query in one vector, as a copy."""
@@ -503,8 +506,9 @@ class History:
 
     Example:
         >>> history = History(dim=1)
-        >>> query = history.add_query(torch.tensor([0.5], dtype=torch.float64), "initial", 0.0)
-        >>> outcome = history.add_outcome(query.id, reward=2.0, arrived_at=1.0)
+        >>> x = torch.tensor([0.5], dtype=torch.float64)
+        >>> query = history.record(history.new_query(x, "initial", asked_at=0.0))
+        >>> outcome = history.record(history.new_outcome(query.id, 2.0, arrived_at=1.0))
         >>> X, Y = history.arrived()
         >>> X.tolist(), Y.tolist()
         ([[0.5]], [[2.0]])
@@ -535,7 +539,7 @@ class History:
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
         self._ids = torch.empty(16, dtype=torch.long)  # of their queries, likewise
 
-    def add_query(
+    def new_query(
         self,
         x: Tensor,
         origin: str,
@@ -545,7 +549,7 @@ class History:
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
     ) -> Query:
-        """Record a query and return it.
+        """Return the next query, checked; :meth:`record` records it.
 
         Args:
             x: The point, ``d``-dimensional, float64.
@@ -559,101 +563,6 @@ class History:
 
         Raises:
             ValueError: If a shape is wrong, a value is not finite, or the origin is unknown.
-        """
-        given = asked_at, context, diagnostics, parameters, restriction
-        query = self.new_query(x, origin, *given)
-        self.record(query)
-        return query
-
-    def add_outcome(
-        self,
-        query_id: int,
-        reward: Any,
-        arrived_at: float,
-        constraints: Any = None,
-        count: Any = None,
-        noise: Any = None,
-    ) -> Outcome:
-        """Record the outcome of a query and return it.
-
-        Args:
-            query_id: The query's id.
-            reward: One finite real number; see ``botorch_bandits.checks.check_reward``.
-            arrived_at: The time in seconds.
-            constraints: ``num_constraints`` finite numbers; None if there are none.
-            count: The number of observations of which the reward and constraint values are the
-                means.
-            noise: The variance of the reward's noise, if it differs from the model's.
-
-        Raises:
-            KeyError: If no such query was asked.
-            ValueError: If the query has an outcome already or failed, a number is not finite,
-                constraint values are missing, not expected, too few or too many, ``count`` or
-                ``noise`` is not positive, or both are given.
-            TypeError: If the reward is not a single real number, or ``count`` is not an integer.
-        """
-        weighting = {"count": count, "noise": noise}
-        outcome = self.new_outcome(query_id, reward, arrived_at, constraints, **weighting)
-        self.record(outcome)
-        return outcome
-
-    def add_failure(
-        self,
-        query_id: int,
-        arrived_at: float,
-        reason: str | None = None,
-        avoided: bool = False,
-        constraints: Any = None,
-    ) -> Failure:
-        """Record that no outcome of a query will come.
-
-        Args:
-            query_id: The query's id.
-            arrived_at: The time in seconds.
-            reason: The reason.
-            avoided: Whether the point is avoided; see :class:`Failure`.
-            constraints: ``num_constraints`` finite numbers, if they were observed nevertheless.
-
-        Raises:
-            KeyError: If no such query was asked.
-            TypeError: If the reason is not a string.
-            ValueError: If the query has an outcome, or failed before, or a constraint value is not
-                finite, not expected or missing.
-        """
-        failure = self.new_failure(query_id, arrived_at, reason, avoided, constraints)
-        self.record(failure)
-        return failure
-
-    def add_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
-        """Record that an outcome is withdrawn; its query then counts as failed.
-
-        Args:
-            query_id: The query's id.
-            reason: The reason.
-            retracted_at: The time in seconds.
-
-        Raises:
-            KeyError: If no such query was asked.
-            TypeError: If the reason is not a string.
-            ValueError: If the query has no outcome that could be withdrawn, or the reason is empty.
-        """
-        retraction = self.new_retraction(query_id, reason, retracted_at)
-        self.record(retraction)
-        return retraction
-
-    def new_query(
-        self,
-        x: Tensor,
-        origin: str,
-        asked_at: float,
-        context: Tensor | None = None,
-        diagnostics: Mapping[str, float] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        restriction: Mapping[str, Any] | None = None,
-    ) -> Query:
-        """Return what :meth:`add_query` would record, checked.
-
-        See :meth:`add_query` for the arguments.
         """
         if origin not in ORIGINS:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
@@ -674,9 +583,32 @@ class History:
         )
 
     def new_outcome(
-        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None, **given: Any
+        self,
+        query_id: int,
+        reward: Any,
+        arrived_at: float,
+        constraints: Any = None,
+        count: Any = None,
+        noise: Any = None,
     ) -> Outcome:
-        """Return what would be recorded, checked. See :meth:`add_outcome` for the arguments."""
+        """Return the outcome of a query, checked; :meth:`record` records it.
+
+        Args:
+            query_id: The query's id.
+            reward: One finite real number; see ``botorch_bandits.checks.check_reward``.
+            arrived_at: The time in seconds.
+            constraints: ``num_constraints`` finite numbers; None if there are none.
+            count: The number of observations of which the reward and constraint values are the
+                means.
+            noise: The variance of the reward's noise, if it differs from the model's.
+
+        Raises:
+            KeyError: If no such query was asked.
+            ValueError: If the query has an outcome already or failed, a number is not finite,
+                constraint values are missing, not expected, too few or too many, ``count`` or
+                ``noise`` is not positive, or both are given.
+            TypeError: If the reward is not a single real number, or ``count`` is not an integer.
+        """
         query = self.query(query_id)
         told = self._outcomes.get(query.id)
         attach = "loop.attach(query.x, reward"
@@ -705,7 +637,7 @@ class History:
                 f"retraction is final. Attach the point with the right reward: {attach}."
             )
         return self.outcome_of(
-            query.id, reward, arrived_at, len(self._queries), constraints, **given
+            query.id, reward, arrived_at, len(self._queries), constraints, count, noise
         )
 
     def new_failure(
@@ -716,7 +648,21 @@ class History:
         avoided: bool = False,
         constraints: Any = None,
     ) -> Failure:
-        """Return what would be recorded, checked. See :meth:`add_failure` for the arguments."""
+        """Return the failure of a query, of which no outcome will come; :meth:`record` records it.
+
+        Args:
+            query_id: The query's id.
+            arrived_at: The time in seconds.
+            reason: The reason.
+            avoided: Whether the point is avoided; see :class:`Failure`.
+            constraints: ``num_constraints`` finite numbers, if they were observed nevertheless.
+
+        Raises:
+            KeyError: If no such query was asked.
+            TypeError: If the reason is not a string.
+            ValueError: If the query has an outcome, or failed before, or a constraint value is not
+                finite, not expected or missing.
+        """
         query = self.query(query_id)
         if query.id not in self._pending:
             state = self.state(query.id)
@@ -735,7 +681,18 @@ class History:
         )
 
     def new_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
-        """Return what would be recorded, checked. See :meth:`add_retraction` for the arguments."""
+        """Return the withdrawal of an outcome; once recorded, its query counts as failed.
+
+        Args:
+            query_id: The query's id.
+            reason: The reason.
+            retracted_at: The time in seconds.
+
+        Raises:
+            KeyError: If no such query was asked.
+            TypeError: If the reason is not a string.
+            ValueError: If the query has no outcome that could be withdrawn, or the reason is empty.
+        """
         query = self.query(query_id)
         if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
             raise ValueError("reason is blank; say why the outcome is withdrawn.")
@@ -778,8 +735,8 @@ class History:
             arrived_at: The time in seconds.
             arrived_round: The number of queries asked so far.
             constraints: ``num_constraints`` finite numbers; None if there are none.
-            count: See :meth:`add_outcome`.
-            noise: See :meth:`add_outcome`.
+            count: See :meth:`new_outcome`.
+            noise: See :meth:`new_outcome`.
         """
         return Outcome(
             query_id=query_id,
@@ -791,7 +748,7 @@ class History:
             noise=check_noise_variance(noise),
         )
 
-    def record(self, entry: Query | Event) -> None:
+    def record(self, entry: Entry) -> Entry:
         """Record a query or event that was made for the current state of this history.
 
         Args:
@@ -802,11 +759,11 @@ class History:
             self.latest_at = max(self.latest_at, entry.asked_at)
             self._queries.append(entry)
             self._pending[entry.id] = entry
-            return
+            return entry
         if isinstance(entry, Retraction):
             self.latest_at = max(self.latest_at, entry.retracted_at)
             self._withdraw(entry)
-            return
+            return entry
         self.latest_at = max(self.latest_at, entry.arrived_at)
         if isinstance(entry, Outcome):
             self._add_row(entry)
@@ -814,6 +771,7 @@ class History:
             self._failures[entry.query_id] = entry
         self._events.append(entry)
         del self._pending[entry.query_id]
+        return entry
 
     def __repr__(self) -> str:
         """Show the counts."""

@@ -48,7 +48,7 @@ def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:
     for call in sequence:
         if call[0] == "ask":
             _, x, context, origin, asked_at, known = call
-            history.add_query(double(x), origin, asked_at, double(context), known)
+            history.record(history.new_query(double(x), origin, asked_at, double(context), known))
             table.append(
                 {
                     "id": len(table),
@@ -70,12 +70,12 @@ def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:
         _, query_id, reward, arrived_at = call
         if query_id >= len(table):
             with pytest.raises(KeyError, match=f"query_id {query_id} was never asked"):
-                history.add_outcome(query_id, reward, arrived_at)
+                history.record(history.new_outcome(query_id, reward, arrived_at))
         elif table[query_id]["reward"] is not None:
             with pytest.raises(ValueError, match=f"query_id {query_id} already has the reward"):
-                history.add_outcome(query_id, reward, arrived_at)
+                history.record(history.new_outcome(query_id, reward, arrived_at))
         else:
-            history.add_outcome(query_id, reward, arrived_at)
+            history.record(history.new_outcome(query_id, reward, arrived_at))
             table[query_id].update(
                 state="told",
                 reward=reward,
@@ -137,11 +137,13 @@ def example() -> History:
     """Three queries, of which the last two have outcomes, told in reverse order."""
     history = History(DIM)
     for i in range(3):
-        history.add_query(
-            double([0.1 * i, 1.0]), "acquisition", float(i), diagnostics={"width": 2.0 + i}
+        history.record(
+            history.new_query(
+                double([0.1 * i, 1.0]), "acquisition", float(i), diagnostics={"width": 2.0 + i}
+            )
         )
-    history.add_outcome(2, 0.5, 10.0)
-    history.add_outcome(1, 0.7, 11.0)
+    history.record(history.new_outcome(2, 0.5, 10.0))
+    history.record(history.new_outcome(1, 0.7, 11.0))
     return history
 
 
@@ -164,7 +166,7 @@ def test_a_refused_query_changes_nothing(
     before = history.to_records()
     valid: dict[str, Any] = {"x": double([0.0, 0.0]), "origin": "random", "asked_at": 0.0}
     with pytest.raises(error, match=message):
-        history.add_query(**(valid | arguments))
+        history.record(history.new_query(**(valid | arguments)))
     assert history.to_records() == before
 
 
@@ -194,9 +196,9 @@ def test_a_refused_outcome_changes_nothing(
     history = example()
     before = history.to_records()
     with pytest.raises(error, match=message):
-        history.add_outcome(*arguments)
+        history.record(history.new_outcome(*arguments))
     assert history.to_records() == before
-    assert history.add_outcome(0, double([[0.25]]), 12).reward == 0.25
+    assert history.record(history.new_outcome(0, double([[0.25]]), 12)).reward == 0.25
 
 
 def test_an_unknown_query_is_refused_in_an_empty_history() -> None:
@@ -207,10 +209,10 @@ def test_an_unknown_query_is_refused_in_an_empty_history() -> None:
 def test_contexts_are_required_where_the_history_has_them() -> None:
     history = History(1, context_dim=2)
     with pytest.raises(ValueError, match="but context_dim is 2"):
-        history.add_query(double([0.0]), "random", 0.0)
+        history.record(history.new_query(double([0.0]), "random", 0.0))
     with pytest.raises(ValueError, match="vector of length 2"):
-        history.add_query(double([0.0]), "random", 0.0, double([1.0]))
-    history.add_query(double([9.0]), "random", 0.0, double([1.0, 2.0]))
+        history.record(history.new_query(double([0.0]), "random", 0.0, double([1.0])))
+    history.record(history.new_query(double([9.0]), "random", 0.0, double([1.0, 2.0])))
     assert history.inputs_of(history.queries_to_avoid()).tolist() == [[1.0, 2.0, 9.0]]
     assert history.arrived()[0].shape == (0, 3)
 
@@ -224,9 +226,9 @@ def test_bad_dimensions_are_refused(dim: int, context_dim: int) -> None:
 def test_nothing_that_was_handed_in_or_out_can_change_it() -> None:
     x, context, known = double([0.5]), double([2.0]), {"width": 1.0}
     history = History(1, context_dim=1)
-    query = history.add_query(x, "random", 0.0, context, known)
-    history.add_outcome(query.id, 3.0, 1.0)
-    history.add_query(x, "random", 0.0, context, known)
+    query = history.record(history.new_query(x, "random", 0.0, context, known))
+    history.record(history.new_outcome(query.id, 3.0, 1.0))
+    history.record(history.new_query(x, "random", 0.0, context, known))
     before = history.to_records()
     # an evaluation may well work in place, and must not move the point that it evaluates
     for tensor in (
@@ -259,7 +261,7 @@ def test_nothing_that_was_handed_in_or_out_can_change_it() -> None:
 
 def test_of_equal_rewards_the_first_query_is_best() -> None:
     history = example()
-    history.add_outcome(0, 0.7, 12.0)  # told last, asked first
+    history.record(history.new_outcome(0, 0.7, 12.0))  # told last, asked first
     best = history.best()
     assert best is not None
     assert best[0].id == 0
@@ -267,7 +269,7 @@ def test_of_equal_rewards_the_first_query_is_best() -> None:
 
 def test_a_point_that_needs_a_gradient_is_stored_without() -> None:
     history = History(1)
-    query = history.add_query(double([0.5]).requires_grad_(True), "random", 0.0)
+    query = history.record(history.new_query(double([0.5]).requires_grad_(True), "random", 0.0))
     assert not query.x.requires_grad
 
 
@@ -275,17 +277,19 @@ def test_histories_travel_between_processes() -> None:
     history = example()
     for twin in (copy.deepcopy(history), pickle.loads(pickle.dumps(history))):
         assert twin.to_records() == history.to_records()
-        twin.add_outcome(0, 1.0, 0.0)
+        twin.record(twin.new_outcome(0, 1.0, 0.0))
     assert history.num_arrived == 2
 
 
 def test_the_data_frame_has_one_row_a_query_and_one_column_a_coordinate() -> None:
     history = History(2, context_dim=1)
-    history.add_query(double([0.1, 0.2]), "initial", 1.0, double([7.0]))
-    history.add_query(
-        double([0.3, 0.4]), "acquisition", 2.0, double([8.0]), {"mean": 0.5, "width": 2.0}
+    history.record(history.new_query(double([0.1, 0.2]), "initial", 1.0, double([7.0])))
+    history.record(
+        history.new_query(
+            double([0.3, 0.4]), "acquisition", 2.0, double([8.0]), {"mean": 0.5, "width": 2.0}
+        )
     )
-    history.add_outcome(1, 0.9, 3.0)
+    history.record(history.new_outcome(1, 0.9, 3.0))
     frame = history.to_dataframe()
     assert list(frame.columns) == [
         "id",
@@ -328,15 +332,17 @@ class TestConstraints:
     def test_they_come_back_in_order_of_arrival(self):
         history = History(dim=1, context_dim=1, num_constraints=2)
         for i in range(20):  # more than the first buffer holds
-            history.add_query(
-                torch.tensor([0.1 * i], dtype=torch.float64),
-                "exploration",
-                0.0,
-                context=torch.tensor([1.0 + i], dtype=torch.float64),
+            history.record(
+                history.new_query(
+                    torch.tensor([0.1 * i], dtype=torch.float64),
+                    "exploration",
+                    0.0,
+                    context=torch.tensor([1.0 + i], dtype=torch.float64),
+                )
             )
         told = [(i, (0.1 * i, -2.0 * i)) for i in reversed(range(1, 20))]
         for i, values in told:
-            history.add_outcome(i, float(i), 0.0, constraints=values)
+            history.record(history.new_outcome(i, float(i), 0.0, constraints=values))
         assert history.constraints().tolist() == [list(values) for _, values in told]
         X, Y = history.arrived()
         assert X.tolist() == [[1.0 + i, 0.1 * i] for i, _ in told]
@@ -348,17 +354,21 @@ class TestConstraints:
     )
     def test_bad_values_are_refused_and_nothing_is_recorded(self, constraints):
         history = History(dim=1, num_constraints=2)
-        query = history.add_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
+        query = history.record(
+            history.new_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
+        )
         with pytest.raises(ValueError, match="constraints"):
-            history.add_outcome(query.id, 1.0, 0.0, constraints=constraints)
+            history.record(history.new_outcome(query.id, 1.0, 0.0, constraints=constraints))
         assert history.num_arrived == 0
         assert history.num_pending == 1
 
     def test_values_that_nobody_asked_for_are_refused(self):
         history = History(dim=1)
-        query = history.add_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
+        query = history.record(
+            history.new_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
+        )
         with pytest.raises(ValueError, match="there are no constraints"):
-            history.add_outcome(query.id, 1.0, 0.0, constraints=[0.5])
+            history.record(history.new_outcome(query.id, 1.0, 0.0, constraints=[0.5]))
 
     @pytest.mark.parametrize(
         "constraints",
@@ -374,15 +384,17 @@ class TestConstraints:
     )
     def test_single_values_may_have_any_precision(self, constraints):
         history = History(dim=1, num_constraints=1)
-        query = history.add_query(double([0.5]), "initial", 0.0)
-        outcome = history.add_outcome(query.id, torch.tensor([2.0]), 0.0, constraints=constraints)
+        query = history.record(history.new_query(double([0.5]), "initial", 0.0))
+        outcome = history.record(
+            history.new_outcome(query.id, torch.tensor([2.0]), 0.0, constraints=constraints)
+        )
         assert (outcome.reward, outcome.constraints) == (2.0, (0.5,))
 
     def test_a_vector_in_lower_precision_is_refused(self):
         history = History(dim=1, num_constraints=2)
-        query = history.add_query(double([0.5]), "initial", 0.0)
+        query = history.record(history.new_query(double([0.5]), "initial", 0.0))
         with pytest.raises(TypeError, match=r"constraints has dtype torch\.float32"):
-            history.add_outcome(query.id, 1.0, 0.0, constraints=torch.zeros(2))
+            history.record(history.new_outcome(query.id, 1.0, 0.0, constraints=torch.zeros(2)))
         assert history.num_pending == 1
         assert history.num_arrived == 0
 
@@ -390,13 +402,13 @@ class TestConstraints:
 def test_errors_about_a_told_query_name_all_that_belongs_to_it() -> None:
     history = History(1, context_dim=2, num_constraints=1)
     for _ in range(3):
-        history.add_query(double([0.5]), "initial", 0.0, double([1.0, 2.0]))
-    history.add_outcome(0, 0.3, 1.0, constraints=[-0.2])
-    history.add_failure(1, 1.0, "no power")
+        history.record(history.new_query(double([0.5]), "initial", 0.0, double([1.0, 2.0])))
+    history.record(history.new_outcome(0, 0.3, 1.0, constraints=[-0.2]))
+    history.record(history.new_failure(1, 1.0, "no power"))
     message = r"query_id 0 already has the reward 0\.3 and constraints \[-0\.2\]"
     message += r", and was now told 0\.3 and \[0\.1\]; the history"
     with pytest.raises(ValueError, match=message):
-        history.add_outcome(0, 0.3, 2.0, constraints=[0.1])
+        history.record(history.new_outcome(0, 0.3, 2.0, constraints=[0.1]))
     message = r"loop\.attach\(query\.x, reward, context=query\.context, constraints=\[\.\.\.\]\)\.$"
     with pytest.raises(ValueError, match=message):
-        history.add_outcome(1, 0.3, 2.0, constraints=[0.1])
+        history.record(history.new_outcome(1, 0.3, 2.0, constraints=[0.1]))

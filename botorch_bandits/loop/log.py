@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 
@@ -41,7 +41,7 @@ from botorch_bandits.fingerprints import (
     environment_warnings,
     fingerprint,
 )
-from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
+from botorch_bandits.history import Entry, Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.loop import store as stored
 from botorch_bandits.loop.aspects import NOTHING_DECIDED, Decided, Decision
 from botorch_bandits.loop.chooser import Chooser
@@ -51,7 +51,6 @@ from botorch_bandits.loop.store import NewEvent, StorageError, Store, open_store
 CONTENT = "a loop of botorch_bandits, version 5"
 """What the header of a loop's run says."""
 
-Entry = TypeVar("Entry", bound=Query | Event)
 Fit = Mapping[str, Any]
 """Hyperparameters as plain values, and the rows to which they were fitted."""
 

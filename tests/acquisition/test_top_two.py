@@ -115,9 +115,13 @@ def history_of(seed: int, has_context: bool, maximize: bool) -> tuple[History, n
     table = np.stack([GRID[random.integers(7, size=12)], random.random(12), random.random(12)])
     for i, (x, z, y) in enumerate(table.T):
         context = torch.tensor([z], dtype=torch.float64) if has_context else None
-        history.add_query(torch.tensor([x], dtype=torch.float64), "acquisition", float(i), context)
+        history.record(
+            history.new_query(
+                torch.tensor([x], dtype=torch.float64), "acquisition", float(i), context
+            )
+        )
         if i not in (7, 10):
-            history.add_outcome(i, y, float(i))
+            history.record(history.new_outcome(i, y, float(i)))
     return history, table
 
 

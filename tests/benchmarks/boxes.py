@@ -358,7 +358,11 @@ def many_rows(scale: Scale) -> list[Measurement]:
         X = places[torch.randint(num_places, (num_rows,), generator=stream)]
         Y, history = X.sum(-1, keepdim=True).sin(), History(2)
         for x, y in zip(X, Y[:, 0].tolist(), strict=True):
-            history.add_outcome(history.add_query(x, "attached", 0.0).id, y, 0.0)
+            history.record(
+                history.new_outcome(
+                    history.record(history.new_query(x, "attached", 0.0)).id, y, 0.0
+                )
+            )
         histories.append(history)
         rows.append((X, Y))
 

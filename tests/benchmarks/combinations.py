@@ -346,11 +346,11 @@ class World:
         waiting: list[Any] = []
         for t, x in enumerate(domain.sample(total, self._stream)):
             origin = "exploration" if t in explored else "acquisition"
-            waiting.append(history.add_query(x, origin, 0.0, self.context(), known))
+            waiting.append(history.record(history.new_query(x, origin, 0.0, self.context(), known)))
             if len(waiting) > one.num_pending:
                 query = waiting.pop(0)
                 reward, constraints = self.outcome(query.x, query.context)
-                history.add_outcome(query.id, reward, 0.0, constraints)
+                history.record(history.new_outcome(query.id, reward, 0.0, constraints))
         return history
 
     def _exploration(self, total: int) -> list[int]:

@@ -166,7 +166,7 @@ class TestStorageOfALoop:
     def test_diagnostics_that_are_not_finite_come_back(self, tmp_path: Path) -> None:
         history = History(1)
         known = {"acquisition_value": float("-inf"), "width": float("inf"), "mean": 0.1}
-        history.add_query(double([0.5]), "acquisition", 0.0, diagnostics=known)
+        history.record(history.new_query(double([0.5]), "acquisition", 0.0, diagnostics=known))
         with BanditLoop(BOX, None, RandomSearch(), storage=tmp_path / "run.db") as loop:
             rebuilt(loop, history).ask()
         with BanditLoop(BOX, None, RandomSearch(), storage=tmp_path / "run.db") as loop:

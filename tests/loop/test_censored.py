@@ -97,13 +97,15 @@ def test_a_query_is_observed_pending_or_lost_as_defined(
     for action, number in [*actions, ("look", 0.0)]:
         waiting = history.pending()
         if action == "ask":
-            history.add_query(torch.zeros(1, dtype=torch.float64), "acquisition", now)
+            history.record(
+                history.new_query(torch.zeros(1, dtype=torch.float64), "acquisition", now)
+            )
         elif action in ("tell", "fail") and waiting:
             query_id = waiting[int(number) % len(waiting)].id
             if action == "tell":
-                history.add_outcome(query_id, 0.5, now)
+                history.record(history.new_outcome(query_id, 0.5, now))
             else:
-                history.add_failure(query_id, now)
+                history.record(history.new_failure(query_id, now))
         elif action == "clock":
             now += number
         elif action == "look":

@@ -130,7 +130,9 @@ def test_fits_are_to_merged_rows() -> None:
 def history_of(X: torch.Tensor, Y: torch.Tensor) -> History:
     history = History(2)
     for x, y in zip(X, Y[:, 0].tolist(), strict=True):
-        history.add_outcome(history.add_query(x, "attached", 0.0).id, y, 0.0)
+        history.record(
+            history.new_outcome(history.record(history.new_query(x, "attached", 0.0)).id, y, 0.0)
+        )
     return history
 
 
