@@ -296,6 +296,8 @@ def difference(old: Any, new: Any, path: str = "") -> list[str]:
     if _have_parts(old, new):
         lines: list[str] = []
         for label in dict.fromkeys([*old, *new]):
+            if label not in old and new[label] is None:
+                continue  # a setting that came with a later version, and is not used
             if label != PROBES:
                 pair = old.get(label, _NOT_SET), new.get(label, _NOT_SET)
                 lines += difference(*pair, _inside(path, label))

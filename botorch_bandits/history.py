@@ -75,9 +75,10 @@ class Query:
         x: The point, ``d``-dimensional, float64; each access returns a copy, so that an evaluation
             that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
-        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
-            uniform round of a policy that restarts), ``"random"`` (a method that does
-            does not use outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
+        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"repeat"`` (a point
+            that is played again), ``"exploration"`` (a uniform round that a policy which restarts,
+            or another aspect, asks for), ``"random"`` (a method that does not use outcomes) or
+            ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: The time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: Values of the acquisition function and its model: ``mean``,

@@ -64,13 +64,16 @@ class View:
         context: The context of the round, if there are contexts.
         first: The number of queries before those that count; rounds of the model count from there.
         asked: ``a`` ids of the queries that count, in the order of asking.
-        pending: ``p`` ids of those whose outcome is not known, and which are to be avoided.
+        pending: ``p`` ids of those that the acquisition function has as pending points: without an
+            outcome, or failed and avoided; none with ``Ignored()``. An aspect that counts queries
+            without an outcome follows :meth:`Aspect.asked`, ``told`` and ``failed`` instead.
         ids: ``n`` ids of the queries that are rows, in the order of the rows.
         Y: ``n x m`` outcomes.
         weight: ``n`` weights of the rows, with which their noise is divided; None if all are 1.
         recipe: The recipe of the acquisition function; None for a user's function.
         censored: How missing outcomes are censored, in the units of the outcomes; None if not.
-        explores: Whether the point of the round is drawn uniformly, whatever the outcomes say.
+        explores: Whether the point of the round is drawn uniformly, whatever the outcomes say. The
+            origin of its query is then ``"exploration"``, which detectors on uniform draws test.
         prior_mean: The prior mean of the reward, if it is not that of the model's recipe.
         fading: Maps ids to weights that change from round to round; None without such weights.
         num_joined: How many of the last rows join a model that is built, and fitted, without them.
@@ -161,6 +164,10 @@ class Aspect:
     and what is derived from them depends on nothing else, so that a loop that is rebuilt from its
     history goes on alike.
 
+    Before each query, ``begin`` is called once, then ``see`` and ``describe``, also where the point
+    is drawn uniformly, and ``asked`` when the query is on record. ``see`` is called for guarantees
+    and models as well, so it must not change the aspect.
+
     Attributes:
         first: The id of the first query that counts; 0 if all do.
 
@@ -217,7 +224,8 @@ class Aspect:
         """Process that a query has no outcome.
 
         Args:
-            event: Its failure, or the retraction of its outcome.
+            event: Its failure, or the retraction of its outcome; ``event.query_id`` is the query. A
+                retraction comes after ``told`` of the same query.
         """
 
     def reset(self, reset: Reset) -> None:

@@ -224,3 +224,9 @@ def test_what_another_process_cannot_find_is_refused(
 ) -> None:
     with pytest.raises(UnnamedSettingError, match=message):
         fingerprint(settings)
+
+
+def test_a_setting_that_came_with_a_later_version_differs_only_if_it_is_used() -> None:
+    assert difference({"seed": 0}, {"seed": 0, "waits_at": None}) == []
+    assert difference({"seed": 0}, {"seed": 0, "waits_at": 3}) == ["waits_at: was not set, is 3"]
+    assert difference({"seed": 0, "waits_at": None}, {"seed": 0}) != []
