@@ -381,7 +381,10 @@ class Restarts(Aspect):
         if self._untested:
             later, self._found = self._found, []
             _replay(self._new_tests(), self._untested, self._note)
-            self._found, self._untested = self._found + later, []
+            self._untested, earlier = [], self._found
+            if later:
+                earlier[-1:] = [replace(test, candidate_weights=()) for test in earlier[-1:]]
+            self._found = earlier + later
         return self._found
 
     def _note(self, test: ChangeTestRecord) -> None:

@@ -133,7 +133,7 @@ class Log:
         return self._store.now if at is None else at
 
     def record(
-        self, *entries: Entry, fit: Fit | None = None, resets: Sequence[Decision] = ()
+        self, *entries: Entry, fit: Fit | None = None, resets: Sequence[Decision] | None = None
     ) -> Sequence[Entry]:
         """Write entries to the store, and add them to the history.
 
@@ -158,7 +158,7 @@ class Log:
         more: dict[str, Any] = {}
         if first.state == Query.state:
             more = {"seen": self._seq, "fit": None if fit == self.fit else fit}
-            if len(resets) != len(self.decided.resets):
+            if resets is not None and len(resets) != len(self.decided.resets):
                 more["resets"] = [*map(_in_plain_numbers, resets)]
         own = [event_of(first, **more), *map(event_of, entries[1:])]
         is_first = False
@@ -222,6 +222,8 @@ class Log:
         self.history.record(entry)
         for each in later:
             each.arrive_later()
+            if each.state == Retraction.state:  # what the query's chooser knew had its outcome
+                self.fit, self.decided = None, NOTHING_DECIDED
         if self.unseen is None:
             return
         place = len(self.unseen) - len(later)

@@ -589,11 +589,12 @@ class BanditLoop(TakesTurns):
     def check_log(self, progress: bool | None = None) -> tuple[str, ...]:
         """Choose every point on record again, and return where this machine chooses otherwise.
 
-        What a comparison of floating-point numbers decides, such as a restart, or hyperparameters
-        that are fitted, is on record and is taken from there; another processor or another version
-        of a library may decide otherwise. Each choice is repeated with what was on record when it
-        was made, so that one difference does not lead to the next. This takes as long as all
-        choices of the run together. Nothing is recorded.
+        Another processor, or another version of a library, may decide otherwise where numbers are
+        compared or hyperparameters are fitted. Each choice is repeated with what was on
+        record when it was made, and with the resets on record, so that one difference does not lead
+        to the next; then all tests are repeated. Hyperparameters are fitted again, and after a
+        retraction, resets are found again. This takes as long as all choices of the run together.
+        Nothing is recorded.
 
         Args:
             progress: Whether to show a progress bar; None shows it if tqdm is installed.
@@ -791,7 +792,11 @@ class BanditLoop(TakesTurns):
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """The result of each test for a change, in order; see ``restart=``."""
         with self._lock:
-            return tuple(self._chooser.restarts.change_tests)
+            # put back afterwards: an interruption leaves it with part of the tests
+            chooser, self._cached_chooser = self._chooser, None
+            tests = tuple(chooser.restarts.change_tests)
+            self._cached_chooser = chooser
+            return tests
 
     def guarantee(self) -> Guarantee:
         """Return what a theorem states about the rounds so far: bounds, regret and violation.

@@ -18,6 +18,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
 )
 from botorch_bandits.change_points.evidence import EvidenceStream
+from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.store import NewEvent, open_store, read_store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -88,6 +89,7 @@ def test_a_run_that_is_opened_again_has_its_resets_and_its_tests_and_goes_on_ali
         assert [t.after_round for t in loop.change_tests] == [t.after_round for t in tests]
         for one, other in zip(loop.change_tests, tests, strict=True):
             assert one.statistic == pytest.approx(other.statistic, abs=1e-9, nan_ok=True)
+            assert one.candidate_weights == pytest.approx(other.candidate_weights)
         assert loop.check_log(progress=False) == ()
 
 
@@ -165,6 +167,55 @@ def test_a_retraction_tests_all_outcomes_again(tmp_path: Path, tested: list[int]
     with BanditLoop(**settings(), storage=path) as loop:
         assert loop.resets
         assert len(tested) == 39
+
+
+def test_a_retraction_that_is_told_during_a_choice_moves_resets_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, choose = tmp_path / "run.db", Chooser.choose
+    with (
+        BanditLoop(**settings(), storage=path) as loop,
+        BanditLoop(**settings(), storage=path) as other,
+    ):
+        play(loop, 45)
+        resets = [reset.after_round for reset in loop.resets]
+
+        def choose_slowly(self: Chooser, *given: Any) -> Any:
+            chosen = choose(self, *given)
+            other.retract(0, "a broken sensor")
+            return chosen
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Chooser, "choose", choose_slowly)
+            loop.ask()
+        for each in (loop, other):
+            assert [reset.after_round for reset in each.resets] == resets
+    with BanditLoop(**settings(), storage=path) as loop:
+        assert [reset.after_round for reset in loop.resets] == resets
+        assert loop.check_log(progress=False) == ()
+
+
+def test_an_interrupt_in_the_middle_of_the_tests_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, bet, left = tmp_path / "run.db", EvidenceStream._bet, 10
+    with BanditLoop(**settings(), storage=path) as loop:
+        play(loop, 41)
+        tests = loop.change_tests
+
+    def interrupted(self: EvidenceStream, *given: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        bet(self, *given)
+
+    with BanditLoop(**settings(), storage=path) as loop:
+        with monkeypatch.context() as patch:
+            patch.setattr(EvidenceStream, "_bet", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                _ = loop.change_tests
+        assert [t.after_round for t in loop.change_tests] == [t.after_round for t in tests]
 
 
 @pytest.mark.parametrize("name", fault_cases.settings())
