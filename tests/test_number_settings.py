@@ -289,7 +289,8 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (ConstantDelay, {"delay": 3}),
     (PoissonDelay, {"mean": 2.0}),
 ]
-RESULTS = {  # what the package itself makes
+RESULTS = {  # what the package itself makes, and bounds that are tensors
+    "BoundedNorm",
     "BoundsDiagnosis",
     "ModelCheck",
     "CalibratedThreshold",

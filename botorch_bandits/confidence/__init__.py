@@ -57,6 +57,7 @@ from botorch_bandits.confidence.horizon import (
 )
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
+    BoundedNorm,
     KernelizedWidth,
     RKHSWidth,
     VaryingWidth,
@@ -86,6 +87,7 @@ from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, 
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",
     "AMMWidth",
+    "BoundedNorm",
     "BoundsDiagnosis",
     "BoxGain",
     "CandidateEvidence",

@@ -198,6 +198,159 @@ def radius_of_gain(gain: float | Tensor, delta: float) -> Tensor:
     return torch.as_tensor(2.0 * (gain + math.log(1.0 / delta)), dtype=DTYPE).sqrt()
 
 
+def norm_width(
+    rkhs_bound: float | Tensor,
+    noise_bound: float | Tensor,
+    information_gain: float | Tensor,
+    delta: float,
+    lam: float | Tensor,
+    any_lambda: bool,
+) -> Tensor:
+    """Return the width of :meth:`BoundedNorm.width` without censoring; nothing is checked.
+
+    Args:
+        rkhs_bound: ``B``.
+        noise_bound: ``R``.
+        information_gain: The gain of the data in the posterior, in nats.
+        delta: The bound fails with at most this probability.
+        lam: The regularization.
+        any_lambda: Whether to use the form that holds for every ``lam``.
+    """
+    if any_lambda:
+        return rkhs_bound + noise_bound / lam**0.5 * radius_of_gain(information_gain, delta)
+    return rkhs_bound + noise_bound * radius_of_gain(information_gain + 1.0, delta)
+
+
+@dataclass(frozen=True)
+class BoundedNorm:
+    r"""What theorems on functions of bounded norm assume of one output, in prior units.
+
+    Attributes:
+        rkhs_bound: ``B``, a bound on the norm in the unit-variance kernel, at least 0; a number or
+            a tensor, in prior standard deviations like all bounds here.
+        noise_bound: ``R`` of R-sub-Gaussian noise, at least 0; the same.
+        delta: Bounds fail with at most this probability.
+        lam: The regularization, (noise variance) / (prior variance), greater than 0.
+        any_lambda: Whether widths have the form that holds for every ``lam``; the printed one needs
+            ``lam >= 1``.
+        outcome_bound: ``B_y`` of censored feedback, ``|y - minimum| <= B_y``; None without
+            censoring.
+
+    Raises:
+        ValueError: If a value is out of its range.
+
+    Example:
+        >>> BoundedNorm(2.0, 0.1, delta=math.exp(-1.0)).width(0.0).item()
+        2.2
+        >>> censored = BoundedNorm(2.0, 0.1, delta=2.0 * math.exp(-1.0), outcome_bound=0.9)
+        >>> censored.width(0.0, deviation_sum=0.5).item()
+        4.45
+    """
+
+    rkhs_bound: float | Tensor
+    noise_bound: float | Tensor
+    delta: float
+    lam: float | Tensor = 1.0
+    any_lambda: bool = False
+    outcome_bound: float | Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        bounds = {"rkhs_bound": self.rkhs_bound, "noise_bound": self.noise_bound}
+        if self.outcome_bound is not None:
+            bounds["outcome_bound"] = self.outcome_bound
+        store_checked(self, **{n: check_all_nonnegative(n, each) for n, each in bounds.items()})
+        store_checked(self, delta=check_probability("delta", self.delta))
+        lam = torch.as_tensor(self.lam, dtype=DTYPE)
+        if not (lam > 0).all():
+            raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
+        store_checked(self, lam=lam)
+
+    def width(
+        self, information_gain: float | Tensor, deviation_sum: float | Tensor = 0.0
+    ) -> Tensor:
+        r"""Return the width, a float64 tensor of the shape to which everything broadcasts.
+
+        .. math::
+           B + R \sqrt{2 (\gamma + 1 + \ln(1/\delta))}, \qquad
+           B + \frac{R}{\sqrt\lambda} \sqrt{2 (\gamma + \ln(1/\delta))},
+
+        as printed, and for every ``lam``. Sources: Chowdhury and Gopalan 2017, Theorem 2 (there
+        ``beta_t``), and its proof before it sets ``lam = 1 + 2/T`` (the self-normalized bound of
+        Abbasi-Yadkori 2011 in feature space). The proof uses the gain only through
+        ``ln det(I + K / lam)``, so the realized information gain may replace the maximal one; the
+        printed width then holds for every ``lam >= 1``, and is NOT a bound for ``lam < 1``. The
+        scale ``v_t`` of GP-TS (Theorem 4) is this width at ``delta / 2``.
+
+        With censored feedback, ``R`` becomes ``R + B_y``, ``delta`` becomes ``delta / 2``, and
+        :meth:`pending` is added: Verma, Dai and Low 2022, Theorem 1 (``nu_t``). GP-TS-SDF
+        (Theorem 3) uses it at ``delta / 2``.
+
+        Args:
+            information_gain: The gain of the data in the posterior (0 without data), in nats, at
+                least 0; with censored feedback that of all rows.
+            deviation_sum: See :meth:`pending`.
+        """
+        gain = check_all_nonnegative("information_gain", information_gain)
+        noise, delta = self.noise_bound, self.delta
+        if self.outcome_bound is not None:
+            noise, delta = noise + self.outcome_bound, delta / 2.0
+        width = norm_width(self.rkhs_bound, noise, gain, delta, self.lam, self.any_lambda)
+        return width + self.pending(deviation_sum)
+
+    def pending(self, deviation_sum: float | Tensor) -> float | Tensor:
+        r"""Return what outcomes that are missing may change, 0 without censoring.
+
+        .. math:: B_y \sum_s \sigma_{t-1}(x_s), \qquad
+                  \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s),
+
+        as printed, and for every ``lam``. The paper sums over the last ``m`` queries; in its proof
+        only queries that are still pending, and younger than ``m`` rounds, contribute, so the sum
+        over them is valid and smaller.
+
+        Args:
+            deviation_sum: The sum of CURRENT posterior standard deviations, at least 0.
+        """
+        if self.outcome_bound is None:
+            return 0.0
+        deviations = check_all_nonnegative("deviation_sum", deviation_sum)
+        return self.outcome_bound * deviations / (self.lam if self.any_lambda else 1.0)
+
+    def mixture_width(self, information_gain: float | Tensor) -> Tensor:
+        r"""Return the width of the analytic mixture martingale bound (AMM).
+
+        .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad
+                  a_0 = \lambda, \quad c = R^2 / \lambda.
+
+        Source: Flynn and Reeb 2024, the analytic bound; ``c`` must be fixed before any data.
+
+        Args:
+            information_gain: ``1/2 ln det(I + K / lam)`` of the observed inputs, in nats.
+        """
+        gain = check_all_nonnegative("information_gain", information_gain)
+        return mixture_width(self.rkhs_bound, self.noise_bound, gain, self.delta, self.lam)
+
+
+def mixture_width(
+    rkhs_bound: float | Tensor,
+    noise_bound: float | Tensor,
+    information_gain: float | Tensor,
+    delta: float,
+    lam: float | Tensor,
+) -> Tensor:
+    """Return the width of :meth:`BoundedNorm.mixture_width`; nothing is checked.
+
+    Args:
+        rkhs_bound: ``B``.
+        noise_bound: ``R``.
+        information_gain: The gain of the data in the posterior, in nats.
+        delta: The bound fails with at most this probability.
+        lam: The regularization.
+    """
+    radius = noise_bound / lam**0.5 * radius_of_gain(information_gain, delta)
+    return (rkhs_bound**2 + radius**2) ** 0.5
+
+
 def gp_ucb_rkhs_width(
     rkhs_bound: float | Tensor,
     maximal_information_gain: float | Tensor,
