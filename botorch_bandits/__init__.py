@@ -5,9 +5,10 @@ The names that most users type are here; the rest is in the package's modules, s
 botorch_bandits`` loads neither PyTorch nor BoTorch.
 """
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from botorch_bandits.late_imports import import_late
 from botorch_bandits.version import __version__
 
 if TYPE_CHECKING:
@@ -131,99 +132,126 @@ __all__ = [
     "simulate",
 ]
 
-_MODULE_OF = {
-    "AMMUpperConfidenceBound": "acquisition",
-    "AcquisitionRecipe": "acquisition",
-    "AdditiveEpochs": "constraints",
-    "Arms": "domains",
-    "BanditAcquisition": "acquisition",
-    "BanditGP": "models",
-    "BanditGPRecipe": "models",
-    "BanditLoop": "loop",
-    "Box": "domains",
-    "CandidatesThompsonSampling": "acquisition",
-    "CandidatesUpperConfidenceBound": "acquisition",
-    "Categorical": "spaces",
-    "Censored": "feedback",
-    "CensoredThompsonSampling": "acquisition",
-    "CensoredUpperConfidenceBound": "acquisition",
-    "ChangePointDetector": "change_points",
-    "ChangePointRestart": "change_points",
-    "ChangePointUpperConfidenceBound": "acquisition",
-    "DMMUpperConfidenceBound": "acquisition",
-    "DefaultCandidates": "models",
-    "DifferentSettingsError": "loop",
-    "Domain": "domains",
-    "EvaluationError": "running",
-    "EvidenceDetector": "change_points",
-    "EvidenceRestart": "change_points",
-    "Exponential": "penalties",
-    "ExponentialWeights": "forgetting",
-    "FittedSingleTaskGP": "models",
-    "Fixed": "spaces",
-    "Float": "spaces",
-    "GPThompsonSampling": "acquisition",
-    "GPUpperConfidenceBound": "acquisition",
-    "Guarantee": "confidence",
-    "Hallucinated": "feedback",
-    "History": "history",
-    "Ignored": "feedback",
-    "ImprovedUpperConfidenceBound": "acquisition",
-    "Integer": "spaces",
-    "LagrangianThompsonSampling": "acquisition",
-    "LagrangianUpperConfidenceBound": "acquisition",
-    "LogExpectedImprovement": "acquisition",
-    "LogProbabilityOfImprovement": "acquisition",
-    "MeanOnly": "acquisition",
-    "MultiplicativeEpochs": "constraints",
-    "NeverRestart": "change_points",
-    "OracleRestart": "change_points",
-    "Policy": "simulation",
-    "PrimalDual": "constraints",
-    "Query": "history",
-    "RandomSearch": "acquisition",
-    "RandomizedUpperConfidenceBound": "acquisition",
-    "SlidingWindow": "forgetting",
-    "Space": "spaces",
-    "StorageError": "loop",
-    "TimeVaryingKernel": "forgetting",
-    "TopTwoThompsonSampling": "acquisition",
-    "VarianceOnly": "acquisition",
-    "WidthUpperConfidenceBound": "acquisition",
-    "ax_strategy": "in_ax",
-    "diagnose_bounds": "confidence",
-    "gen_candidates_batched": "acquisition",
-    "register_with_ax": "in_ax",
-    "run": "running",
-    "simulate": "simulation",
+_NAMES_OF = {
+    "acquisition": (
+        "AMMUpperConfidenceBound",
+        "AcquisitionRecipe",
+        "BanditAcquisition",
+        "CandidatesThompsonSampling",
+        "CandidatesUpperConfidenceBound",
+        "CensoredThompsonSampling",
+        "CensoredUpperConfidenceBound",
+        "ChangePointUpperConfidenceBound",
+        "DMMUpperConfidenceBound",
+        "GPThompsonSampling",
+        "GPUpperConfidenceBound",
+        "ImprovedUpperConfidenceBound",
+        "LagrangianThompsonSampling",
+        "LagrangianUpperConfidenceBound",
+        "LogExpectedImprovement",
+        "LogProbabilityOfImprovement",
+        "MeanOnly",
+        "RandomSearch",
+        "RandomizedUpperConfidenceBound",
+        "TopTwoThompsonSampling",
+        "VarianceOnly",
+        "WidthUpperConfidenceBound",
+        "gen_candidates_batched",
+    ),
+    "change_points": (
+        "ChangePointDetector",
+        "ChangePointRestart",
+        "EvidenceDetector",
+        "EvidenceRestart",
+        "NeverRestart",
+        "OracleRestart",
+    ),
+    "confidence": (
+        "Guarantee",
+        "diagnose_bounds",
+    ),
+    "constraints": (
+        "AdditiveEpochs",
+        "MultiplicativeEpochs",
+        "PrimalDual",
+    ),
+    "domains": (
+        "Arms",
+        "Box",
+        "Domain",
+    ),
+    "feedback": (
+        "Censored",
+        "Hallucinated",
+        "Ignored",
+    ),
+    "forgetting": (
+        "ExponentialWeights",
+        "SlidingWindow",
+        "TimeVaryingKernel",
+    ),
+    "history": (
+        "History",
+        "Query",
+    ),
+    "in_ax": (
+        "ax_strategy",
+        "register_with_ax",
+    ),
+    "loop": (
+        "BanditLoop",
+        "DifferentSettingsError",
+        "StorageError",
+    ),
+    "models": (
+        "BanditGP",
+        "BanditGPRecipe",
+        "DefaultCandidates",
+        "FittedSingleTaskGP",
+    ),
+    "penalties": ("Exponential",),
+    "running": (
+        "EvaluationError",
+        "run",
+    ),
+    "simulation": (
+        "Policy",
+        "simulate",
+    ),
+    "spaces": (
+        "Categorical",
+        "Fixed",
+        "Float",
+        "Integer",
+        "Space",
+    ),
 }
-"""The module from which each name comes."""
+"""The names that come from each module."""
 
-_MODULES = (
-    "acquisition",
-    "asynchronous",
-    "change_points",
-    "confidence",
-    "constraints",
-    "domains",
-    "evaluation",
-    "feedback",
-    "forgetting",
-    "history",
-    "in_ax",
-    "in_optuna",
-    "loop",
-    "model_selection",
-    "models",
-    "optim",
-    "penalties",
-    "plotting",
-    "problems",
-    "simulation",
-    "spaces",
-    "stopping",
-)
-"""Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+
+def _get(name: str) -> object:
+    """Return a name of the package, or one of its modules, which is imported for it.
+
+    Raises:
+        AttributeError: If there is neither.
+    """
+    if name in _MODULE_OF:
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value  # found without this function the next time
+        return value
+    if name in _list_modules():
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _list_modules() -> set[str]:
+    return {module.name for module in iter_modules(__path__)}
+
 
 if not TYPE_CHECKING:  # otherwise, any name would belong to the package for a type checker
-    __getattr__, __dir__ = import_late(__name__, _MODULE_OF, _MODULES)
+    __getattr__ = _get
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULE_OF, *_list_modules()})

@@ -125,8 +125,7 @@ def check_double(name: str, value: Tensor) -> Tensor:
             f"{name} must be a torch.Tensor, got {type(value).__name__}.{_as_tensor(name, value)}"
         )
     if value.dtype != DTYPE:
-        if value.is_complex():
-            raise TypeError(_complex_error(name, value.dtype))
+        check_real(name, value)
         raise TypeError(
             f"{name} has dtype {value.dtype}, but float64 is needed: Gaussian-process algebra "
             f"loses most of its digits in lower precision. Pass {name}.double()."
@@ -305,15 +304,11 @@ def convert_number(name: str, value: Any) -> float:
         if value.is_floating_point():
             check_double(name, value)
         value = value.item()
-    kind = _kind_of_entries(value)
-    if _is_hidden(value):
-        raise TypeError(_masked_number_error(name))
-    if kind == "f" and value.dtype.itemsize < 8:
-        raise TypeError(_float32_number_error(name, value.dtype))
-    if isinstance(value, complex) or kind in _NOT_REAL:
+    if isinstance(value, complex) or _kind_of_entries(value) in _NOT_REAL:
         raise TypeError(f"{name} must be one real number, got {shown_value(value)}.")
     if isinstance(value, str | bytes):
         raise TypeError(f"{name} must be one number, got the text {shown_value(value)}.")
+    check_kept_exactly(name, value)
     try:
         return float(value)
     except OverflowError as error:
@@ -344,10 +339,9 @@ def check_reward(name: str, value: Any) -> float:
     """
     if type(value) is float:
         return check_number(name, value)
-    if _is_hidden(value):
-        raise TypeError(_masked_number_error(name))
-    # times and complex numbers are not real, and item() may turn them into real numbers
-    if hasattr(value, "item") and _kind_of_entries(value) not in _NOT_REAL:
+    # times, complex and masked numbers are not real, and item() may turn them into real numbers
+    is_real = _kind_of_entries(value) not in _NOT_REAL and not _is_hidden(value)
+    if hasattr(value, "item") and is_real:
         with contextlib.suppress(RuntimeError, TypeError, ValueError):  # it has several entries
             value = value.item()
     return check_number(name, value)
@@ -672,7 +666,7 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
         ValueError: If it is below ``minimum``.
     """
     if _is_hidden(value):  # operator.index would return the value behind the mask
-        raise TypeError(_masked_number_error(name))
+        check_kept_exactly(name, value)
     try:
         number = operator.index(value)
     except TypeError:
@@ -906,67 +900,57 @@ def check_kept_exactly(name: str, value: Any) -> None:
         TypeError: If that is the case.
     """
     if is_list(value):
-        _check_entries(name, value)
-    elif _kind_of_entries(value):
-        _check_array(name, value)
-
-
-def _check_entries(name: str, values: Sequence[Any]) -> None:
-    for i, value in enumerate(values):
-        kind = type(value)
-        if kind is float or kind is int:
-            continue
-        if kind is list or kind is tuple:
-            _check_entries(f"{name}[{i}]", value)
-        elif kind is complex:
-            raise TypeError(f"{name}[{i}] is {value}, but numbers must be real.")
-        elif isinstance(value, Tensor):
-            if value.is_floating_point() or value.is_complex():
-                check_double(f"{name}[{i}]", value)
-        elif _kind_of_entries(value):
-            _check_array(f"{name}[{i}]", value)
-
-
-def _check_array(name: str, value: Any) -> None:
-    """Raise an error if a NumPy array or number is masked, complex or of lower precision."""
-    dtype, kind, shape = value.dtype, _kind_of_entries(value), value.shape
-    if _is_hidden(value):
-        if not shape:
-            raise TypeError(_masked_number_error(name))
+        for i, entry in enumerate(value):
+            if type(entry) not in (float, int):
+                check_kept_exactly(f"{name}[{i}]", entry)
+        return
+    if isinstance(value, Tensor):
+        if value.is_floating_point():
+            check_double(name, value)
+    elif _is_hidden(value):
+        if not value.shape:
+            raise TypeError(
+                f"{name} is masked, so it is not a number. Pass a number, or leave out the row."
+            )
         first = [int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0]]
         raise TypeError(
             f"{name} is an array with {int(np.ma.count_masked(value))} masked entries, the first "
             f"at {first}: a masked entry is not a number. Leave out those rows, or fill them: "
             f"{name}.filled(...)."
         )
-    if kind == "c":
-        raise TypeError(_complex_error(name, dtype))
-    if kind == "f" and dtype.itemsize < 8:
-        if not shape:
-            raise TypeError(_float32_number_error(name, dtype))
+    elif _kind_of_entries(value) == "f" and value.dtype.itemsize < 8:
+        if not value.shape:
+            raise TypeError(
+                f"{name} is a {value.dtype} number, but float64 is needed. Pass float({name}) if "
+                "its rounding is accepted."
+            )
         raise TypeError(
-            f"{name} has dtype {dtype}, but float64 is needed. Pass {name}.astype('float64')."
+            f"{name} has dtype {value.dtype}, but float64 is needed. Pass {name}.astype('float64')."
+        )
+    check_real(name, value)
+
+
+def check_real(name: str, value: Any) -> None:
+    """Raise an error for complex numbers.
+
+    Args:
+        name: The name of the argument, for error messages.
+        value: A tensor, an array or anything else.
+
+    Raises:
+        TypeError: If it is a complex number, or has complex entries.
+    """
+    is_complex = value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex)
+    if is_complex or _kind_of_entries(value) == "c":
+        told = f"is {value}" if type(value) is complex else f"has dtype {value.dtype}"
+        raise TypeError(
+            f"{name} {told}, but numbers must be real. Pass {name}.real if that is meant."
         )
 
 
 def _is_hidden(value: Any) -> bool:
     """Return whether a value is a masked array, or a number from one, with a masked entry."""
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
-
-
-def _masked_number_error(name: str) -> str:
-    return f"{name} is masked, so it is not a number. Pass a number, or leave out the row."
-
-
-def _complex_error(name: str, dtype: Any) -> str:
-    return f"{name} has dtype {dtype}, but numbers must be real. Pass {name}.real if that is meant."
-
-
-def _float32_number_error(name: str, dtype: Any) -> str:
-    return (
-        f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its rounding is "
-        "accepted."
-    )
 
 
 def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:

@@ -8,7 +8,7 @@ states what an object is made of:
 * plain values, lists and dictionaries unchanged, tensors by their entries (large ones by a digest),
 * objects by class and attributes: those of a dataclass that its comparison includes, what
   ``recorded_parts()`` returns where a class has this method, otherwise all,
-* modules by class, settings, parameters and parts, kernels also by their values at fixed points,
+* modules by class, settings, parameters and parts,
 * functions and classes as ``module:qualname``. What a function does is not examined.
 
 Numbers are compared up to a relative difference of 1e-9, because parameters pass through transforms
@@ -22,7 +22,6 @@ Settings record the classes of this package as ``botorch_bandits:ClassName``, wi
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import enum
 import functools
@@ -40,11 +39,10 @@ import linear_operator
 import numpy as np
 import scipy
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
-from botorch_bandits.checks import DTYPE, is_list, is_number
+from botorch_bandits.checks import is_list, is_number
 from botorch_bandits.version import __version__
 
 __all__ = [
@@ -64,8 +62,6 @@ LARGEST_TENSOR = 1024
 TOLERANCE = 1e-9
 """The relative difference up to which numbers are equal."""
 
-PROBES = "values at fixed points"
-LARGEST_PROBE_DIM, PROBE_SCALES = 32, (0.01, 1.0, 100.0, 10000.0)
 _OWN_PACKAGE = __name__.partition(".")[0]
 _KNOWN_PACKAGES = ("torch", "gpytorch", "botorch", "linear_operator", _OWN_PACKAGE)
 
@@ -103,8 +99,16 @@ def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
         value: Anything.
         above: Identities of the objects that contain it.
     """
-    if value is None or isinstance(value, _PLAIN):
-        return _describe_plain(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float:{value}"
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, enum.Enum):
+        return f"{_name_of(type(value))}.{value.name}"
+    if isinstance(value, _WITHOUT_PARTS):
+        return f"{type(value).__name__}:{value!s}"
     if isinstance(value, Tensor | np.ndarray):
         return _describe_tensor(name, value)
     if id(value) in above:
@@ -116,27 +120,13 @@ def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
         return sorted((_describe(name, part, above) for part in value), key=repr)
     if is_list(value) or isinstance(value, ModuleList):
         return [_describe(f"{name}[{i}]", part, above) for i, part in enumerate(value)]
-    if hasattr(value, "__qualname__") and not _is_bound(value):  # functions, classes
-        return _named(name, value)
-    described = _describe_parts(name, _parts(name, value), above)
-    if isinstance(value, Kernel):
-        described[PROBES] = _probe(value)
-    return {"class": _named(name, type(value)), **described}
+    if hasattr(value, "__qualname__") and not isinstance(value, types.MethodType):
+        return _named(name, value)  # functions and classes
+    return {"class": _named(name, type(value))} | _describe_parts(name, _parts(name, value), above)
 
 
-_PLAIN = (int, float, str, bytes, enum.Enum, np.generic, torch.dtype, torch.device, PurePath)
-"""The kinds of values that have no parts."""
-
-
-def _describe_plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, enum.Enum):
-        return f"{_name_of(type(value))}.{value.name}"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else f"float:{value}"
-    is_json = value is None or isinstance(value, int | str)
-    return value if is_json else f"{type(value).__name__}:{value!s}"
+_WITHOUT_PARTS = (bytes, int, float, str, torch.dtype, torch.device, PurePath)
+"""Values that their text describes."""
 
 
 def _describe_parts(name: str, parts: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
@@ -150,11 +140,6 @@ def _describe_parts(name: str, parts: Mapping[Any, Any], above: tuple[int, ...])
 def _inside(path: str, label: str) -> str:
     """Return the position of a part in the settings."""
     return f"{path}{label}" if label.startswith("[") or not path else f"{path}.{label}"
-
-
-def _is_bound(value: Any) -> bool:
-    """Return whether a value is a method of an object that has parts."""
-    return isinstance(value, types.MethodType) and not isinstance(value.__self__, type)
 
 
 def _parts(name: str, value: Any) -> dict[str, Any]:
@@ -180,7 +165,7 @@ def _parts(name: str, value: Any) -> dict[str, Any]:
 
 
 _FUNCTIONS = (type, types.FunctionType, types.MethodType, functools.partial)
-_SETTINGS = (bool, int, float, str, Tensor, *_FUNCTIONS)
+_SETTINGS = (bool, int, float, str, Tensor, Mapping, *_FUNCTIONS)
 """The kinds of attributes of modules that are settings."""
 
 
@@ -203,27 +188,6 @@ def _is_setting(module: Module, key: str, value: Any) -> bool:
     if key.startswith("_") and type(module).__module__.partition(".")[0] in _KNOWN_PACKAGES:
         return False
     return all(isinstance(entry, _SETTINGS) for entry in (value if is_list(value) else [value]))
-
-
-def _probe(kernel: Kernel) -> list[Any]:
-    """Return a kernel's values between points of several sizes, in as few dimensions as possible.
-
-    Points of different sizes are kept apart, because small distances between large points are
-    inexact.
-    """
-    kernel = copy.deepcopy(kernel).to("cpu")
-    for dim in range(1, LARGEST_PROBE_DIM + 1):
-        steps = torch.arange(1, 4, dtype=DTYPE).unsqueeze(-1)
-        # by arithmetic that is the same everywhere
-        points = (steps * torch.arange(2, dim + 2, dtype=DTYPE).sqrt()).frac()
-        try:
-            with torch.no_grad():
-                values = [kernel(scale * points).to_dense().double() for scale in PROBE_SCALES]
-        except (RuntimeError, IndexError, ValueError, AssertionError):
-            continue  # the kernel needs another number of dimensions
-        described: list[Any] = _describe(PROBES, torch.stack(values).reshape(-1).tolist(), ())
-        return described
-    return []
 
 
 def _describe_tensor(name: str, value: Tensor | np.ndarray) -> dict[str, Any]:
@@ -298,11 +262,8 @@ def difference(old: Any, new: Any, path: str = "") -> list[str]:
         for label in dict.fromkeys([*old, *new]):
             if label not in old and new[label] is None:
                 continue  # a setting that came with a later version, and is not used
-            if label != PROBES:
-                pair = old.get(label, _NOT_SET), new.get(label, _NOT_SET)
-                lines += difference(*pair, _inside(path, label))
-            elif not lines and not _are_close(old[PROBES], new[PROBES]):  # else the lines say why
-                lines.append(f"{path}: has other {PROBES}")
+            pair = old.get(label, _NOT_SET), new.get(label, _NOT_SET)
+            lines += difference(*pair, _inside(path, label))
         return lines
     if is_list(old) and is_list(new) and len(old) == len(new) and all(map(_have_parts, old, new)):
         pairs = enumerate(zip(old, new, strict=True))

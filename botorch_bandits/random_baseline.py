@@ -6,7 +6,6 @@ tell what searches of every length find on average.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -107,16 +106,11 @@ class RandomBaseline:
         Raises:
             ValueError: If ``num_rounds`` is out of its range.
         """
-        num_below = self._num_below(reward)
-        if num_below == 0:
-            self._chances_below(num_rounds)  # checks the number
-            return 1.0
-        return 1.0 - float(self._chances_below(num_rounds)[num_below - 1])
-
-    def _num_below(self, reward: float) -> int:
-        reward = self._sign * check_reward("reward", reward)
+        value = self._sign * check_reward("reward", reward)
+        below = self._chances_below(num_rounds)
         # sums of the same numbers in another order count as equal
-        return int(np.searchsorted(self._ascending, reward - 1e-12 * abs(reward), side="left"))
+        num_below = int(np.searchsorted(self._ascending, value - 1e-12 * abs(value)))
+        return 1.0 - float(below[num_below - 1]) if num_below else 1.0
 
     def _chances_below(self, num_rounds: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return for each reward the share of searches that find at best it or a worse one."""
@@ -126,14 +120,8 @@ class RandomBaseline:
                 f"num_rounds is {n}, but there are rewards of only {total} random points; ask for "
                 "fewer rounds, or measure more points."
             )
-        i = np.arange(1, total + 1)
-        # C(i, n) / C(total, n), as a product of n ratios, in logarithms
-        shares = np.zeros(total)
-        log_gamma = np.array([math.lgamma(k + 1.0) for k in range(total + 1)])
-        enough = i >= n
-        k = i[enough]
-        shares[enough] = np.exp(
-            log_gamma[k] - log_gamma[k - n] - log_gamma[total] + log_gamma[total - n]
-        )
-        shares[-1] = 1.0
+        # C(i, n) / C(total, n), as a product of n ratios
+        i, shares = np.arange(1, total + 1), np.ones(total)
+        for k in range(n):
+            shares *= np.maximum(i - k, 0) / (total - k)
         return shares

@@ -195,7 +195,6 @@ class RandomBlocks:
         self._length = max(1, min(256, 2**17 // max(1, math.prod(shape))))
         self._number = -1
         self._block = torch.empty(0, dtype=torch.float64)
-        self._numbers: tuple[int, list[float]] = (-1, [])  # of a block, if one per round
 
     def at(self, round_number: int) -> Tensor:
         """Return the numbers of a round, ``num_streams x shape`` unless transformed.
@@ -204,22 +203,6 @@ class RandomBlocks:
             round_number: The round, from 1.
         """
         number, row = divmod(round_number - 1, self._length)
-        self._draw_block(number)
-        return self._block[row]
-
-    def number_at(self, round_number: int) -> float:
-        """Return the number of a round, if there is one stream of single numbers.
-
-        Args:
-            round_number: The round, from 1.
-        """
-        number, row = divmod(round_number - 1, self._length)
-        if number != self._numbers[0]:
-            self._draw_block(number)
-            self._numbers = number, self._block.squeeze(-1).tolist()
-        return self._numbers[1][row]
-
-    def _draw_block(self, number: int) -> None:
         if number != self._number:
             shape = (self._length, *self._shape)
             draws = [self._draw(shape, generator(s, number, self._purpose)) for s in self._seeds]
@@ -227,6 +210,7 @@ class RandomBlocks:
             block = torch.stack(draws, dim=1).to(self._device)
             self._block = block if self._transform is None else self._transform(block)
             self._number = number
+        return self._block[row]
 
 
 def _normal(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:

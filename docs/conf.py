@@ -35,7 +35,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!botorch_bandits\.).*"),
     ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
-    ("py:class", r"botorch_bandits\.(coordinates\.Whole|feasible_sets\.FeasibleSet|history\.Entry)"),
+    (
+        "py:class",
+        r"botorch_bandits\.(coordinates\.Whole|feasible_sets\.FeasibleSet|history\.Entry)",
+    ),
 ]
 
 html_theme = "furo"

@@ -29,7 +29,6 @@ INTERNAL = {  # modules that users do not import from
         "core",
         "feasible_sets",
         "fingerprints",
-        "late_imports",
         "progress",
         "queries",
         "random_streams",

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.fingerprints import PROBES
-
 SHOWN_ENTRIES = 8
 """Tensors with more entries are shown by their shapes."""
 
@@ -16,7 +14,7 @@ SHOWN_CHARACTERS = 400
 """Longer descriptions are cut."""
 
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
-_HIDDEN = (*_CLASS_NAMES, "options", PROBES)
+_HIDDEN = (*_CLASS_NAMES, "options")
 
 
 def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:

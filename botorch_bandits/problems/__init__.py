@@ -6,13 +6,12 @@ They work in float64 and take their randomness from a ``seed`` argument; only th
 of ``problem(X)`` uses torch's global random state, as everywhere in BoTorch.
 """
 
-from botorch_bandits.problems.base import ArmsProblem, clamped_eigh
+from botorch_bandits.problems.base import ArmsProblem
 from botorch_bandits.problems.changing import (
     ChangingProblem,
     DriftingGP,
     SwitchingProblem,
     evenly_spaced_change_points,
-    gp_draws_of_periods,
     switching_gp_draws,
 )
 from botorch_bandits.problems.constrained import (
@@ -31,10 +30,8 @@ from botorch_bandits.problems.functions import (
 )
 from botorch_bandits.problems.tuning import (
     TuningProblem,
-    check_labeled_data,
     load_csv,
     load_dataset,
-    need_scikit_learn,
 )
 
 __all__ = [
@@ -50,13 +47,9 @@ __all__ = [
     "RKHSFunction",
     "SwitchingProblem",
     "TuningProblem",
-    "check_labeled_data",
-    "clamped_eigh",
     "evenly_spaced_change_points",
     "gp_draw_on_arms",
-    "gp_draws_of_periods",
     "load_csv",
     "load_dataset",
-    "need_scikit_learn",
     "switching_gp_draws",
 ]

@@ -124,14 +124,18 @@ def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     return eigenvalues.clamp_min(0.0), eigenvectors
 
 
-def prior_eigh(kernel: Kernel, choices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors of a kernel's Gram matrix; see :func:`clamped_eigh`.
+def prior_root(kernel: Kernel, choices: Tensor) -> Tensor:
+    """Return the symmetric square root of a kernel's Gram matrix, ``num_arms x num_arms``.
+
+    It does not depend on the signs that the eigenvectors got. See :func:`clamped_eigh`.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape.
         choices: Arms, ``num_arms x d``.
     """
-    return clamped_eigh(gram_matrix(frozen_double_copy(kernel, choices.device), choices))
+    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices)
+    eigenvalues, eigenvectors = clamped_eigh(gram)
+    return (eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
 
 
 class RewardProblem(BaseTestProblem):

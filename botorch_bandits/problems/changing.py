@@ -32,10 +32,8 @@ from botorch_bandits.checks import (
     check_probability,
 )
 from botorch_bandits.domains import Arms
-from botorch_bandits.problems.base import (
-    ArmsProblem,
-    prior_eigh,
-)
+from botorch_bandits.problems.base import ArmsProblem, prior_root
+from botorch_bandits.problems.functions import gp_draw_on_arms
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 
 _NEEDS_ARMS = "Pass Arms(choices)."
@@ -344,9 +342,7 @@ class DriftingGP(ChangingProblem):
         self.rate = check_probability("rate", rate)
         self.seed = check_integer("seed", seed, minimum=0)
         choices = check_instance("domain", domain, Arms, _NEEDS_ARMS).choices
-        eigenvalues, eigenvectors = prior_eigh(kernel, choices)
-        # the symmetric root does not depend on the signs of the eigenvectors
-        self._root = (eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
+        self._root = prior_root(kernel, choices)
         stream = torch.Generator().manual_seed(self.seed)
         start = torch.randn(len(choices), generator=stream, dtype=torch.float64)
         self._start = start.to(choices.device)
@@ -384,8 +380,7 @@ def switching_gp_draws(
     """Draw an independent function from GP(0, k) on arms for each period.
 
     The function of period k (from 0) is ``gp_draw_on_arms`` with the seed
-    ``derive_seed(seed, k, "period")``, up to rounding. Many replicates are drawn faster by
-    :func:`gp_draws_of_periods`.
+    ``derive_seed(seed, k, "period")``.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. Copied.
@@ -403,48 +398,7 @@ def switching_gp_draws(
         >>> environment.change_points
         (300, 600)
     """
-    values = gp_draws_of_periods(kernel, domain, len(change_points) + 1, [seed])[0]
-    problems = [ArmsProblem(domain.choices, row, noise_std) for row in values]
-    return SwitchingProblem(problems, change_points)
-
-
-def gp_draws_of_periods(
-    kernel: Kernel, domain: Arms, num_periods: int, seeds: Sequence[int]
-) -> Tensor:
-    """Draw independent functions from GP(0, k) on arms, for many replicates at once.
-
-    Entry ``b`` has the functions of ``switching_gp_draws`` with the seed ``seeds[b]``, up to
-    rounding. One eigendecomposition, which costs the cube of the number of arms, serves them all.
-
-    Args:
-        kernel: Any GPyTorch kernel with one output and no batch shape. Copied.
-        domain: The arms.
-        num_periods: The number of functions of each replicate.
-        seeds: One per replicate.
-
-    Returns:
-        ``num_replicates x num_periods x num_arms`` rewards.
-
-    Example:
-        >>> from gpytorch.kernels import RBFKernel
-        >>> arms = Arms(torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1))
-        >>> gp_draws_of_periods(RBFKernel(), arms, num_periods=3, seeds=[0, 1]).shape
-        torch.Size([2, 3, 50])
-    """
     choices = check_instance("domain", domain, Arms, _NEEDS_ARMS).choices
-    num_periods = check_integer("num_periods", num_periods, minimum=1)
-    eigenvalues, eigenvectors = prior_eigh(kernel, choices)
-    normal = torch.stack(
-        [
-            torch.randn(
-                len(choices),
-                generator=torch.Generator().manual_seed(derive_seed(seed, k, "period")),
-                dtype=torch.float64,
-            )
-            for seed in seeds
-            for k in range(num_periods)
-        ]
-    ).to(choices.device)
-    # the symmetric root does not depend on the signs of the eigenvectors
-    values = (normal @ eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
-    return values.reshape(len(seeds), num_periods, len(choices))
+    seeds = (derive_seed(seed, k, "period") for k in range(len(change_points) + 1))
+    problems = [gp_draw_on_arms(kernel, choices, each, noise_std) for each in seeds]
+    return SwitchingProblem(problems, change_points)

@@ -6,7 +6,6 @@ is feasible if all slacks are at least 0.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 
 import torch
@@ -16,12 +15,8 @@ from torch import Tensor
 from botorch_bandits.checks import (
     check_matrix,
     check_nonnegative,
-    check_one_of,
 )
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
-
-NOISE_DISTRIBUTIONS = ("normal", "uniform")
-"""The distributions of the noise of constraints; both are centered."""
 
 
 class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
@@ -32,24 +27,14 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
     Attributes:
         num_constraints: The number of constraints.
-        constraint_noise_std: Standard deviation of the noise on each observed constraint value;
-            None for exact observations.
-        constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
-    See :class:`RewardProblem` for the other arguments.
+        constraint_noise_std: Standard deviation of the Gaussian noise on each observed constraint
+            value; None for exact observations.
 
+    See :class:`RewardProblem` for the other arguments.
     """
 
-    constraint_noise_distribution: str = "normal"
     optimal_value: float
     optimizers: Tensor
-
-    def _set_constraint_noise(self, std: float | None, distribution: str = "normal") -> None:
-        """Check and store the noise on constraint values."""
-        check_one_of("constraint_noise_distribution", distribution, NOISE_DISTRIBUTIONS)
-        self.constraint_noise_distribution = distribution
-        self.constraint_noise_std = (
-            None if std is None else check_nonnegative("constraint_noise_std", std)
-        )
 
     @abstractmethod
     def _evaluate_constraints(self, X: Tensor) -> Tensor:
@@ -70,30 +55,6 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         """
         return -self.evaluate_slack_true(X)
 
-    def observe(self, X: Tensor, stream: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Draw noisy outcomes.
-
-        The noise does not depend on the points, so two methods that are given the same stream
-        see the same noise.
-
-        Args:
-            X: Points, ``batch_shape x d``, float64.
-            stream: A CPU generator; torch's global one if omitted.
-
-        Returns:
-            Rewards, ``batch_shape``, and constraint values, ``batch_shape x num_constraints``.
-
-        Raises:
-            TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
-        """
-        with torch.no_grad():
-            rewards, constraints = self.evaluate_true(X), self.constraint_values(X)
-        # drawn even if unused: the constraints' noise must not depend on the reward's noise
-        noise = torch.randn(rewards.shape, dtype=X.dtype, generator=stream).to(X.device)
-        rewards = rewards + (self.noise_std or 0.0) * noise
-        return rewards, constraints + self.constraint_noise(constraints, stream)
-
     def evaluate_slack_true(self, X: Tensor) -> Tensor:
         """Evaluate BoTorch's slacks ``-g_j`` without noise.
 
@@ -106,38 +67,8 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
         self._check_input(X)
         return super().evaluate_slack_true(X)
 
-    def evaluate_slack(self, X: Tensor, noise: bool = True) -> Tensor:
-        """Evaluate BoTorch's slacks ``-g_j``.
-
-        Args:
-            X: Points, ``batch_shape x d``, float64.
-            noise: Whether to add noise, from torch's global generator.
-
-        Returns:
-            ``batch_shape x num_constraints``.
-        """
-        slack = self.evaluate_slack_true(X)
-        return slack + self.constraint_noise(slack, None) if noise else slack
-
     def _evaluate_slack_true(self, X: Tensor) -> Tensor:
         return -self._evaluate_constraints(X)
-
-    def constraint_noise(self, like: Tensor, stream: torch.Generator | None = None) -> Tensor:
-        """Draw the noise that :meth:`evaluate_slack` adds.
-
-        Args:
-            like: A tensor with the shape and device of the noise.
-            stream: A CPU generator; torch's global one if omitted.
-        """
-        std = self.constraint_noise_std
-        if std is None:
-            return torch.zeros_like(like)
-        if self.constraint_noise_distribution == "normal":
-            draws = torch.randn(like.shape, dtype=like.dtype, generator=stream)
-        else:
-            uniform = torch.rand(like.shape, dtype=like.dtype, generator=stream)
-            draws = math.sqrt(3.0) * (2.0 * uniform - 1.0)
-        return std * draws.to(like.device)
 
 
 class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
@@ -149,9 +80,8 @@ class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
         constraints: ``num_arms x num_constraints``, float64; an arm is feasible if all entries of
             its row are at most 0. There need not be a feasible arm.
         noise_std: Standard deviation of the Gaussian noise on rewards. None means no noise.
-        constraint_noise_std: Standard deviation of the noise on constraint values. None means
-            none.
-        constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
+        constraint_noise_std: Standard deviation of the Gaussian noise on constraint values. None
+            means none.
 
     Attributes:
         constraint_table: The noiseless constraints (buffer, ``num_arms x num_constraints``).
@@ -182,11 +112,12 @@ class ConstrainedArmsProblem(ConstrainedProblem, ArmsProblem):
         noise_std: float | None = None,
         *,
         constraint_noise_std: float | None = None,
-        constraint_noise_distribution: str = "normal",
     ) -> None:
         """Check the tables and store copies of them."""
         ArmsProblem.__init__(self, choices, values, noise_std=noise_std)
-        self._set_constraint_noise(constraint_noise_std, constraint_noise_distribution)
+        if constraint_noise_std is not None:
+            constraint_noise_std = check_nonnegative("constraint_noise_std", constraint_noise_std)
+        self.constraint_noise_std = constraint_noise_std
         table = check_matrix("constraints", constraints).detach().clone().to(self.values.device)
         if table.shape[0] != self.num_arms or table.shape[1] == 0:
             raise ValueError(

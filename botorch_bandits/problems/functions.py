@@ -23,7 +23,7 @@ from botorch_bandits.problems.base import (
     frozen_double_copy,
     gram_matrix,
     maximize_on_box,
-    prior_eigh,
+    prior_root,
 )
 
 
@@ -104,12 +104,9 @@ def gp_draw_on_arms(
     """
     check_one_of("rescale", rescale, (None, "unit_interval"))
     choices = Arms(choices).choices
-    eigenvalues, eigenvectors = prior_eigh(kernel, choices)
     generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
     normal = torch.randn(len(choices), generator=generator, dtype=torch.float64)
-    # unlike the eigenvectors, the symmetric root does not depend on the signs that they got
-    projection = eigenvectors.mT @ normal.to(choices.device)
-    values = eigenvectors @ (eigenvalues.sqrt() * projection)
+    values = prior_root(kernel, choices) @ normal.to(choices.device)
     if rescale == "unit_interval":
         smallest, largest = values.min(), values.max()
         if not bool(largest > smallest):

@@ -45,81 +45,51 @@ def play_arms(  # noqa: PLR0913 - one round of every setting
         bounded_noise: Use noise of plus or minus ``noise_std`` with equal probability instead of
             Gaussian noise, for theorems that need noise of at most that size.
     """
-    arms: list[Tensor | int] = []
-    outcomes: list[Tensor | float] = []
-    schedule = None if isinstance(values, Tensor) else values
-    values = values if isinstance(values, Tensor) else values(1)
-    alone = _numbers_alone(values)
-    regrets: list[Tensor] = []  # up to the last change of the rewards
-    start = 0  # number of rounds before that change
+    arms: list[Tensor] = []
+    outcomes: list[Tensor] = []
+    regrets: list[Tensor] = []
+    schedule = (lambda _: values) if isinstance(values, Tensor) else values
+    current = schedule(1)  # num_replicates x num_arms
+    best = current.amax(-1)
     signs = torch.sign if bounded_noise else None
-    noise = RandomBlocks(seeds, "noise", device=values.device, transform=signs)
-    level = torch.as_tensor(noise_std, dtype=values.dtype, device=values.device)
-    one_level = 0.0 if alone is None else float(level)
+    noise = RandomBlocks(seeds, "noise", device=current.device, transform=signs)
+    level = torch.as_tensor(noise_std, dtype=current.dtype, device=current.device)
     covered: Tensor | None = None
     widths: list[Tensor] = []
-    on_cpu = values.device.type == "cpu"
-    for t in range(num_rounds):
-        if schedule is not None and (current := schedule(t + 1)) is not values:
-            regrets.append(_regret(values, arms[start:]))
-            values, alone, start = current, _numbers_alone(current), t
-        if t < num_initial or engine.rule is None:
-            arm = engine.choose_uniformly(t + 1)
+    on_cpu = current.device.type == "cpu"
+    for t in range(1, num_rounds + 1):
+        if (latest := schedule(t)) is not current:
+            current, best = latest, latest.amax(-1)
+        if t <= num_initial or engine.rule is None:
+            arm = engine.choose_uniformly(t)
         else:
-            seen = engine.look(t + 1)
+            seen = engine.look(t)
             # a check in every round would wait for the GPU each time
-            arm = engine.choose(seen, check=on_cpu or t % 256 == 0)
+            arm = engine.choose(seen, check=on_cpu or t % 256 == 1)
             known = seen.rule.known(seen) if with_bounds else None
             if known is not None and known.lower is not None and known.upper is not None:
                 lower, upper = known.lower, known.upper
-                inside = ((lower <= values) & (values <= upper)).all(-1)
+                inside = ((lower <= current) & (current <= upper)).all(-1)
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(0.5 * (upper - lower).mean())
-        if alone is not None:
-            number = int(arm)
-            heard = alone[number] + one_level * noise.number_at(t + 1)
-            engine.observe(number, heard)
-            arms.append(number)
-            outcomes.append(heard)
-        else:
-            outcome = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            outcome = outcome.addcmul_(noise.at(t + 1), level)
-            engine.observe(arm, outcome)
-            arms.append(arm)
-            outcomes.append(outcome)
+        value = current.gather(-1, arm.unsqueeze(-1)).squeeze(-1)  # num_replicates
+        outcome = torch.addcmul(value, noise.at(t), level)
+        engine.observe(arm, outcome)
+        arms.append(arm)
+        outcomes.append(outcome)
+        regrets.append(best - value)
         if on_round is not None:
-            on_round(t + 1)
+            on_round(t)
     if num_rounds:
         check_finite("the posterior mean", engine.posterior.mean)
-    empty = values[:, :0]
-    played = _columns(arms, empty.long())
-    regrets.append(_regret(values, arms[start:]))
+    empty = current[:, :0]
+    played = torch.stack(arms, -1) if arms else empty.long()
+    heard, regret = (torch.stack(each, -1) if each else empty for each in (outcomes, regrets))
     return SimulationResult(
         arms=played.cpu(),
-        outcomes=_columns(outcomes, empty).cpu(),
-        regret=torch.cat(regrets, -1).cpu(),
+        outcomes=heard.cpu(),
+        regret=regret.cpu(),
         seeds=tuple(seeds),
         covered=None if covered is None else covered.cpu(),
         mean_width=torch.stack(widths).cpu() if widths else None,
     )
-
-
-def _numbers_alone(values: Tensor) -> list[float] | None:
-    """Return plain numbers for a single replicate, for which small tensors are slower."""
-    if len(values) > 1 or values.device.type != "cpu":
-        return None
-    numbers: list[float] = values[0].tolist()
-    return numbers
-
-
-def _regret(values: Tensor, arms: Sequence[Tensor | int]) -> Tensor:
-    """Return the regret of rounds with the same rewards, ``num_replicates x len(arms)``."""
-    played = _columns(arms, values[:, :0].long())
-    return values.amax(-1, keepdim=True) - values.gather(-1, played)
-
-
-def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
-    """Stack rounds of tensors per replicate, or of numbers, to ``num_replicates x num_rounds``."""
-    if rounds and isinstance(rounds[0], Tensor):
-        return torch.stack(rounds, -1)  # type: ignore[arg-type]
-    return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty

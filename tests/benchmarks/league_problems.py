@@ -38,8 +38,8 @@ from botorch_bandits.problems import (
     PoissonDelay,
     TuningProblem,
     load_dataset,
-    need_scikit_learn,
 )
+from botorch_bandits.problems.tuning import need_scikit_learn
 from botorch_bandits.random_streams import derive_seed, generator
 
 Coordinates = tuple[float, ...]

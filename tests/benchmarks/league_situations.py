@@ -17,7 +17,8 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from benchmarks.league_problems import PROBLEMS, Coordinates, Parameter, Situation, World
-from botorch_bandits.problems import RKHSFunction, need_scikit_learn
+from botorch_bandits.problems import RKHSFunction
+from botorch_bandits.problems.tuning import need_scikit_learn
 from botorch_bandits.random_streams import derive_seed, generator
 from papers.environments import Hartmann3Reward
 

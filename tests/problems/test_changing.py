@@ -17,10 +17,10 @@ from botorch_bandits.problems import (
     SwitchingProblem,
     evenly_spaced_change_points,
     gp_draw_on_arms,
-    gp_draws_of_periods,
     switching_gp_draws,
 )
 from botorch_bandits.random_streams import derive_seed
+from papers.environments import gp_draws_of_periods
 
 CHOICES = torch.linspace(0, 2, 15, dtype=torch.float64).unsqueeze(-1)
 ARMS = Arms(CHOICES)

@@ -9,10 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits.problems import (
-    ConstrainedArmsProblem,
-    ConstrainedProblem,
-)
+from botorch_bandits.problems import ConstrainedArmsProblem, ConstrainedProblem
 from papers.environments import GardnerProblem, on_grid
 
 
@@ -126,9 +123,7 @@ def test_bad_settings_are_refused() -> None:
         ConstrainedArmsProblem(choices, choices[:, 0], choices[:1])
     with pytest.raises(TypeError, match="float64"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices.float())
-    with pytest.raises(ValueError, match="constraint_noise_distribution is 'cauchy'"):
-        ConstrainedArmsProblem(
-            choices, choices[:, 0], choices, constraint_noise_distribution="cauchy"
-        )
+    with pytest.raises(ValueError, match="constraint_noise_std is -1"):
+        ConstrainedArmsProblem(choices, choices[:, 0], choices, constraint_noise_std=-1.0)
     with pytest.raises(ValueError, match="one of the 2"):
         ConstrainedArmsProblem(choices, choices[:, 0], choices).constraint_values(choices + 0.5)

@@ -44,13 +44,13 @@ from botorch_bandits.problems import (
     ArmsProblem,
     SwitchingProblem,
     evenly_spaced_change_points,
-    gp_draws_of_periods,
 )
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
     Policy,
     play_loops,
 )
+from papers.environments import gp_draws_of_periods
 from papers.runner import (
     ArmsExperiment,
     ArmsStudy,

@@ -69,11 +69,10 @@ from botorch_bandits.problems import (
     ArmsProblem,
     DriftingGP,
     PoissonDelay,
-    clamped_eigh,
     evenly_spaced_change_points,
-    gp_draws_of_periods,
     switching_gp_draws,
 )
+from botorch_bandits.problems.base import clamped_eigh
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 from botorch_bandits.simulation import play_arms
 from papers import verma
@@ -97,6 +96,7 @@ from papers.environments import (
     RatesProblem,
     VaryingProblem,
     best_fixed_arm,
+    gp_draws_of_periods,
 )
 from papers.runner import (
     ArmsExperiment,

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from botorch.test_functions.synthetic import Hartmann
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -45,8 +46,13 @@ from botorch_bandits.problems import (
     ConstrainedProblem,
     Delays,
 )
-from botorch_bandits.problems.base import RewardProblem
-from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.problems.base import (
+    RewardProblem,
+    clamped_eigh,
+    frozen_double_copy,
+    gram_matrix,
+)
+from botorch_bandits.random_streams import RandomBlocks, derive_seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +211,87 @@ class Hartmann3Reward(RewardProblem, Hartmann):
         return -super()._evaluate_true(X)
 
 
-class GardnerProblem(ConstrainedProblem):
+NOISE_DISTRIBUTIONS = ("normal", "uniform")
+"""The distributions of the noise of constraints; both are centered."""
+
+
+class PublishedProblem(ConstrainedProblem):
+    """A constrained problem with the noise of a paper, normal or uniform on the constraints.
+
+    Attributes:
+        constraint_noise_distribution: ``"normal"`` or ``"uniform"``.
+    """
+
+    constraint_noise_distribution: str = "normal"
+
+    def _set_constraint_noise(self, std: float | None, distribution: str = "normal") -> None:
+        """Check and store the noise on constraint values."""
+        check_one_of("constraint_noise_distribution", distribution, NOISE_DISTRIBUTIONS)
+        self.constraint_noise_distribution = distribution
+        self.constraint_noise_std = (
+            None if std is None else check_nonnegative("constraint_noise_std", std)
+        )
+
+    def observe(self, X: Tensor, stream: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Draw noisy outcomes.
+
+        The noise does not depend on the points, so two methods that are given the same stream
+        see the same noise.
+
+        Args:
+            X: Points, ``batch_shape x d``, float64.
+            stream: A CPU generator; torch's global one if omitted.
+
+        Returns:
+            Rewards, ``batch_shape``, and constraint values, ``batch_shape x num_constraints``.
+
+        Raises:
+            TypeError: If ``X`` is not a float64 tensor.
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
+        """
+        with torch.no_grad():
+            rewards, constraints = self.evaluate_true(X), self.constraint_values(X)
+        # drawn even if unused: the constraints' noise must not depend on the reward's noise
+        noise = torch.randn(rewards.shape, dtype=X.dtype, generator=stream).to(X.device)
+        rewards = rewards + (self.noise_std or 0.0) * noise
+        return rewards, constraints + self.constraint_noise(constraints, stream)
+
+    def evaluate_slack(self, X: Tensor, noise: bool = True) -> Tensor:
+        """Evaluate BoTorch's slacks ``-g_j``.
+
+        Args:
+            X: Points, ``batch_shape x d``, float64.
+            noise: Whether to add noise, from torch's global generator.
+
+        Returns:
+            ``batch_shape x num_constraints``.
+        """
+        slack = self.evaluate_slack_true(X)
+        return slack + self.constraint_noise(slack, None) if noise else slack
+
+    def constraint_noise(self, like: Tensor, stream: torch.Generator | None = None) -> Tensor:
+        """Draw the noise that :meth:`evaluate_slack` adds.
+
+        Args:
+            like: A tensor with the shape and device of the noise.
+            stream: A CPU generator; torch's global one if omitted.
+        """
+        std = self.constraint_noise_std
+        if std is None:
+            return torch.zeros_like(like)
+        if self.constraint_noise_distribution == "normal":
+            draws = torch.randn(like.shape, dtype=like.dtype, generator=stream)
+        else:
+            uniform = torch.rand(like.shape, dtype=like.dtype, generator=stream)
+            draws = math.sqrt(3.0) * (2.0 * uniform - 1.0)
+        return std * draws.to(like.device)
+
+
+class GridProblem(PublishedProblem, ConstrainedArmsProblem):
+    """A :class:`PublishedProblem` on arms; see :func:`on_grid`."""
+
+
+class GardnerProblem(PublishedProblem):
     r"""A small feasible region in two dimensions.
 
     .. math:: f(x) = -\sin x_1 - x_2, \qquad g(x) = \sin x_1 \sin x_2 + 0.95 \le 0
@@ -266,7 +352,7 @@ class GardnerProblem(ConstrainedProblem):
         return (X[..., :1].sin() * X[..., 1:].sin()) + 0.95
 
 
-def on_grid(problem: ConstrainedProblem, num_points: int) -> ConstrainedArmsProblem:
+def on_grid(problem: PublishedProblem, num_points: int) -> GridProblem:
     """Tabulate a problem on a grid that contains the corners of its box.
 
     The grid has its own optimum, the best of its feasible points, against which regret on it
@@ -286,17 +372,12 @@ def on_grid(problem: ConstrainedProblem, num_points: int) -> ConstrainedArmsProb
     choices = torch.cartesian_prod(*lines)
     with torch.no_grad():
         values, constraints = problem.evaluate_true(choices), problem.constraint_values(choices)
-    return ConstrainedArmsProblem(
-        choices,
-        values,
-        constraints,
-        noise_std=problem.noise_std,
-        constraint_noise_std=problem.constraint_noise_std,
-        constraint_noise_distribution=problem.constraint_noise_distribution,
-    )
+    grid = GridProblem(choices, values, constraints, noise_std=problem.noise_std)
+    grid._set_constraint_noise(problem.constraint_noise_std, problem.constraint_noise_distribution)
+    return grid
 
 
-class RatesProblem(ConstrainedProblem):
+class RatesProblem(PublishedProblem):
     r"""Data rates of four servers under a budget for electricity.
 
     .. math:: f(x) = \sum_i U_i(x_i), \qquad
@@ -657,3 +738,45 @@ class CandidatesReplicates:
             one = torch.ones(1, dtype=DTYPE)
             row = Rows(torch.tensor([played]), one.unsqueeze(-1) * heard, one)
             self._rows[b] = self._rows[b].followed_by(row)
+
+
+def gp_draws_of_periods(
+    kernel: Kernel, domain: Arms, num_periods: int, seeds: Sequence[int]
+) -> Tensor:
+    """Draw independent functions from GP(0, k) on arms, for many replicates at once.
+
+    Entry ``b`` has the functions of ``switching_gp_draws`` with the seed ``seeds[b]``, up to
+    rounding. One eigendecomposition, which costs the cube of the number of arms, serves them all.
+
+    Args:
+        kernel: Any GPyTorch kernel with one output and no batch shape. Copied.
+        domain: The arms.
+        num_periods: The number of functions of each replicate.
+        seeds: One per replicate.
+
+    Returns:
+        ``num_replicates x num_periods x num_arms`` rewards.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> arms = Arms(torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1))
+        >>> gp_draws_of_periods(RBFKernel(), arms, num_periods=3, seeds=[0, 1]).shape
+        torch.Size([2, 3, 50])
+    """
+    choices = domain.choices
+    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices)
+    eigenvalues, eigenvectors = clamped_eigh(gram)
+    normal = torch.stack(
+        [
+            torch.randn(
+                len(choices),
+                generator=torch.Generator().manual_seed(derive_seed(seed, k, "period")),
+                dtype=torch.float64,
+            )
+            for seed in seeds
+            for k in range(num_periods)
+        ]
+    ).to(choices.device)
+    # the symmetric root does not depend on the signs of the eigenvectors
+    values = (normal @ eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
+    return values.reshape(len(seeds), num_periods, len(choices))

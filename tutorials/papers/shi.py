@@ -33,9 +33,8 @@ from botorch_bandits.domains import Arms, Box
 from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ConstrainedProblem
 from botorch_bandits.random_streams import generator
-from papers.environments import GardnerProblem, RatesProblem, on_grid
+from papers.environments import GardnerProblem, PublishedProblem, RatesProblem, on_grid
 from papers.runner import ArmsExperiment, ArmsStudy, Curves, Entry, standard_error, write_csv
 
 Rule = MultiplicativeEpochs | AdditiveEpochs | PrimalDual
@@ -280,7 +279,7 @@ class ConstrainedMethod:
     """A method: its name, the problem that it plays, and what maps a seed to it."""
 
     name: str
-    problem: ConstrainedProblem
+    problem: PublishedProblem
     build: Callable[[int], Baseline]
 
 

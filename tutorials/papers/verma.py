@@ -57,10 +57,10 @@ from botorch_bandits.problems import (
     ConstantDelay,
     Delays,
     PoissonDelay,
-    clamped_eigh,
     load_csv,
     load_dataset,
 )
+from botorch_bandits.problems.base import clamped_eigh
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 from botorch_bandits.running import best_arrived, run
 from papers.runner import ArmsExperiment, ArmsStudy, Entry
