@@ -501,8 +501,6 @@ class Multipliers(Aspect):
         first: The id of the first query that counts: since the beginning of an epoch with fresh
             data, or else since the last reset.
         first_of_segment: The id of the first query since the last reset.
-        best: The outcome with the largest reward among those that meet all constraints, the first
-            of equals; None if there is none.
         updates: One entry per epoch: when it began, and with which multipliers.
         num_rounds: How many rounds have begun, in all segments.
     """
@@ -524,7 +522,6 @@ class Multipliers(Aspect):
         self._is_first_round = True  # whether the round is the first of the segment
         self._values: list[tuple[float, ...]] = []  # as told, in order of arrival
         self._epochs: list[int] = []
-        self.best: Outcome | None = None
         self.updates: list[MultiplierUpdate] = []
         self._first_update = 0  # where the multipliers last started over
         self._played: tuple[object, int, AcquisitionRecipe | None] = None, -1, None
@@ -654,9 +651,6 @@ class Multipliers(Aspect):
     def told(self, outcome: Outcome) -> None:
         """Process an outcome."""
         self._count(outcome)
-        is_feasible = max(outcome.constraints) <= 0.0
-        if is_feasible and (self.best is None or outcome.reward > self.best.reward):
-            self.best = outcome
 
     def failed(self, event: Event) -> None:
         """Process a failure, which counts if its constraint values were told."""

@@ -18,7 +18,6 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition.player import player_of
-from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, WidthRule
@@ -410,13 +409,6 @@ class Chooser:
         view = replace(view, pending=view.pending[:0])
         return self._models.acquisition(view, domain), domain
 
-    def bounds_on_arms(self) -> Bounds | None:
-        """Return the statistics of all arms now, if the settings do not need a model."""
-        if self._arms is None or self._censors is not None:
-            return None
-        view = self.arrived(0.0)
-        return self._arms.bounds(replace(view, pending=view.pending[:0]))
-
     def guarantee_of(
         self,
         acquisition: AcquisitionFunction,
@@ -555,12 +547,20 @@ class Chooser:
         stream = generator(self._settings.seed, round_number, "sample")
         return domain.sample(1, stream).squeeze(0)
 
+    def front(self, context: Tensor | None) -> Tensor:
+        """Return the columns in front of points in the next round: the round, if it matters, first.
+
+        Args:
+            context: The context of the round, or None without contexts.
+        """
+        round_number = [] if self._settings.drift_rate is None else [float(self.local_round)]
+        front = torch.tensor(round_number, dtype=DTYPE)
+        return front if context is None else torch.cat([front, context.to(front)])
+
     def _domain_in(self, context: Tensor | None, limits: Restriction | None = None) -> Domain:
         domain = self._settings.domain if limits is None else limits.domain
-        front = [] if context is None else [context]
-        if self._settings.drift_rate is not None:  # the round comes first
-            front.insert(0, torch.tensor([float(self.local_round)], dtype=DTYPE))
-        return domain.in_context(torch.cat(front)) if front else domain
+        front = self.front(context)
+        return domain.in_context(front) if len(front) else domain
 
 
 # --- Rounds that play the point of an earlier choice again, as ``repeats=`` of a loop requests ----

@@ -33,7 +33,6 @@ from botorch_bandits.acquisition.rules import (
     ThompsonArmsRule,
     WidthArmsRule,
 )
-from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
@@ -114,13 +113,6 @@ class ArmsEngine:
     def describe(self, x: Tensor, view: View) -> dict[str, float]:
         """Return the diagnostics of a point that something else chooses."""
         return self.player.describe(self._look(view), self._arm(x))
-
-    def bounds(self, view: View) -> Bounds | None:
-        """Return what is known about all arms from the outcomes that arrived, without fronts."""
-        if self._num_front or view.fading is not None or view.widening is not None:
-            return None
-        seen = self._look(view)
-        return seen.rule.known(seen)
 
     def smallest_lower_bounds(self, view: View) -> Tensor | None:
         """Return the least of each constraint's lower bounds; None if they are not known here."""

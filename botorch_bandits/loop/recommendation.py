@@ -14,51 +14,60 @@ why there is no certificate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.scores import Bounds
+from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.acquisition.scores import Bounds, moments_at
 from botorch_bandits.checks import check_one_of, counted
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
-from botorch_bandits.history import History, Query
+from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings, model_of
 from botorch_bandits.random_streams import derive_seed
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
 
-
-from typing import TYPE_CHECKING
-
-from botorch_bandits.checks import DTYPE
-from botorch_bandits.history import Outcome
-
-if TYPE_CHECKING:
-    from botorch_bandits.loop.chooser import Chooser
-
-
-from botorch.acquisition import AcquisitionFunction
-from botorch.models.model import Model
-
-from botorch_bandits.acquisition.base import BanditAcquisition
-from botorch_bandits.acquisition.scores import moments_at
-
 AMONG = ("all", "played")
 """The points among which one is recommended: the whole domain, or those with an outcome."""
 
 POINTS_AT_ONCE = 4096
-"""The number of arms evaluated together if they have no statistics of their own."""
+"""The number of points that are evaluated together."""
 
 WEIGHT_OF_VIOLATION = 10.0
 """In a search, the cost of a constraint's prior standard deviation in those of the reward."""
 
+EXCLUDES = 1e30
+"""The weight of violations that leaves a point out if another one meets the constraints."""
+
 NOT_MET = "no point is known to meet all constraints; the point that comes closest is recommended"
 """Why there is no certificate if every upper bound of some constraint is positive."""
+
+ON_SEARCH = (
+    "no point of the domain has a better bound than the best that was found by a numerical "
+    "search: if one has, the certificate is too small by the difference"
+)
+"""What the certificate of a domain that is no list of points assumes."""
+
+NEGATED = {
+    "mean": "mean",
+    "lower_bound": "upper_bound",
+    "upper_bound": "lower_bound",
+    "best_possible": "best_possible",
+}
+"""What each number is the negative of, if the sign of the outcomes changes."""
+
+Told = tuple[Query, Outcome]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +159,24 @@ class Recommendation:
         name = "mean of the penalized reward" if self.is_penalized else "mean"
         lines = [
             f"deploy {self.point}{arm}: {name} {self.mean:.6g}, "
-            f"standard deviation {self.standard_deviation:.6g}"
+            f"standard deviation {self.standard_deviation:.6g}",
+            *_against_limit("posterior mean", self.constraint_means),
         ]
-        lines += [f"  {line}" for line in self._of_constraints()]
-        lines.append(f"  {self._claim()}")
-        lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
-        lines += [f"  because: {reason}" for reason in self.reasons]
-        return "\n".join(lines)
+        many = self.num_observed > 1
+        here = f"mean of {self.num_observed} outcomes here" if many else "observed once here:"
+        lines += _against_limit(here, self.observed_constraints)
+        if self.is_penalized:
+            if not self.num_observed:
+                lines.append("no constraint value was observed here, so it may exceed its limits")
+            lines.append(
+                "a violation lowers the penalized reward but does not exclude a point; to exclude "
+                "points whose posterior means exceed a limit, attach the outcomes to a loop with "
+                "surrogate='separate' and recommend from that"
+            )
+        lines.append(self._claim())
+        lines += [f"assumes: {assumption}" for assumption in self.assumptions]
+        lines += [f"because: {reason}" for reason in self.reasons]
+        return "\n  ".join(lines)
 
     @property
     def exceeded(self) -> tuple[int, ...]:
@@ -169,29 +189,9 @@ class Recommendation:
         known = (self.constraint_bounds, self.constraint_means, self.observed_constraints)
         return tuple(sorted({j + 1 for each in known for j, g in enumerate(each) if g > 0.0}))
 
-    def _of_constraints(self) -> list[str]:
-        """Return what is known about the constraints at the point, a line for each statement."""
-        lines: list[str] = []
-        if self.constraint_means:
-            lines += _against_limit("posterior mean", self.constraint_means)
-        if self.observed_constraints:
-            many = self.num_observed > 1
-            name = f"mean of {self.num_observed} outcomes here" if many else "observed once here:"
-            lines += _against_limit(name, self.observed_constraints)
-        elif self.is_penalized:
-            lines.append("no constraint value was observed here, so it may exceed its limits")
-        if self.is_penalized:
-            lines.append(
-                "a violation lowers the penalized reward but does not exclude a point; to exclude "
-                "points whose posterior means exceed a limit, attach the outcomes to a loop with "
-                "surrogate='separate' and recommend from that"
-            )
-        return lines
-
     def _claim(self) -> str:
-        if self.certificate is None:
+        if self.certificate is None or self.delta is None:
             return "no certificate"
-        assert self.delta is not None
         if self.certificate == self.trivial_certificate:
             return (
                 f"certificate: {self.certificate:.6g}, but this is 2 B, by which no two points can "
@@ -206,8 +206,7 @@ class Recommendation:
 def _against_limit(name: str, values: tuple[float, ...]) -> list[str]:
     """Return a line for each constraint that compares a number with its limit, which is 0."""
     return [
-        f"constraint {j}: {name} {value:.4g}, "
-        + ("above its limit of 0" if value > 0.0 else "not above its limit of 0")
+        f"constraint {j}: {name} {value:.4g}, {'' if value > 0.0 else 'not '}above its limit of 0"
         for j, value in enumerate(values, start=1)
     ]
 
@@ -247,109 +246,111 @@ def recommendation_now(
         )
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, of_choices=False)
-    reasons = lasting = tuple(reasons_against(guarantee, settings))
+    lasting = tuple(_reasons_against(guarantee, settings))
     num_pending = sum(query.id >= chooser.first for query in history.pending())
-    reasons += tuple(_waiting_for(guarantee, acquisition, num_pending))
-    search = _Search(
-        settings, history, chooser, acquisition, domain, context, now, is_certain=not reasons
-    )
-    place, known = search.best(among == "played")
-    x = place[-settings.domain.dim :].clone()
-    found: dict[str, Any] = {}
-    if not reasons:
-        found, reasons = search.certified(known)
-        if not reasons:
-            assert guarantee.bands is not None
-            # the bounds hold only if B does, and then no two points differ by more than 2 B
-            trivial = None if guarantee.regret is None else guarantee.regret.largest
-            if trivial is not None:
-                found["certificate"] = min(found["certificate"], trivial)
-                found["trivial_certificate"] = trivial
-            found |= {"delta": guarantee.bands.delta, "theorem": guarantee.theorem}
-            found["assumptions"] = (*guarantee.assumptions, *search.assumptions)
+    reasons = (*lasting, *_waiting_for(guarantee, acquisition, num_pending))
     rule = settings.constraints
-    if known.constraint_mean is not None:
-        found["constraint_means"] = tuple(known.constraint_mean.tolist())
-    observed = _constraints_observed(settings, history, chooser, x, context)
-    if len(observed):
-        found["observed_constraints"] = tuple(observed.mean(0).tolist())
-        found["num_observed"] = len(observed)
+    is_penalized = rule is not None and rule.surrogate != "separate"
+    played = [history.query(i) for i in chooser.arrived(now).ids.tolist()]
+    only_played = among == "played"
+    if is_penalized and not played:
+        # the surrogate of penalized rewards starts over and has not seen an outcome yet
+        played = [history.query(outcome.query_id) for outcome in history.outcomes]
+        only_played = only_played or bool(played)
+    if only_played and not played:
+        raise RuntimeError(
+            "no outcome has arrived, so no point was played. Tell an outcome with "
+            "loop.tell(query.id, reward), or recommend among all points."
+        )
+    names = ("mean",) if reasons else ("lower", "upper")
+    ends = [EndOfBounds(acquisition, chooser.model(now), name, settings) for name in names]
+    seed = partial(derive_seed, settings.seed, history.num_queries)
+    points = domain.choices
+    if points is None:
+        best = [domain.maximize(end, seed(f"recommend {end.name}"))[0] for end in ends]
+        points = torch.stack(best)
+    if played:
+        X = torch.stack([query.x for query in played])
+        points = torch.cat([_inputs(chooser.front(context), X), points])
+    known = ends[0].look(points)
+    candidates = known.at(slice(len(played) if only_played else None))
+    place = ends[0].choose(candidates)
+    x, here = points[place, -settings.domain.dim :].clone(), known.at(place)
+    found: dict[str, Any] = {"mean": float(here.mean), "reasons": reasons}
+    if here.constraint_mean is not None:
+        found["constraint_means"] = tuple(here.constraint_mean.tolist())
+    if not reasons:
+        found |= _certificate(here, ends[1], known, domain, guarantee)
+    if settings.maximize != ends[0].maximizes:
+        found |= {name: 0.0 - found[of] for name, of in NEGATED.items() if of in found}
+    told = _told(settings, history, chooser) if settings.num_constraints else []
+    observed = [outcome.constraints for query, outcome in told if _is_here(query, x, context)]
     arms = settings.domain.arms
-    found_here = Recommendation(
+    return Recommendation(
         x=x,
         arm=None if arms is None else int(arms.index_of(x.unsqueeze(0))),
         parameters=settings.domain.decode(x),
         context=context,
-        mean=float(known.mean),
-        standard_deviation=float(known.deviation),
+        standard_deviation=float(here.deviation),
         among=among,
-        reasons=reasons,
-        may_come=bool(reasons) and not lasting,
-        is_penalized=rule is not None and rule.surrogate != "separate",
+        may_come=bool(found["reasons"]) and not lasting,
+        is_penalized=is_penalized,
+        observed_constraints=tuple(map(fmean, zip(*observed, strict=True))),
+        num_observed=len(observed),
         **found,
     )
-    return found_here if settings.maximize else _turned(found_here)
 
 
-def _constraints_observed(
-    settings: LoopSettings, history: History, chooser: Chooser, x: Tensor, context: Tensor | None
-) -> Tensor:
-    """Return the constraint values that count and were observed at a point, one row each."""
-    if settings.num_constraints == 0:
-        return torch.zeros(0, 0, dtype=x.dtype)
-    first = chooser.restarts.first
-    if settings.window is not None:
-        first = max(first, history.num_queries - settings.window)
-    rows = []
-    for outcome in history.outcomes:
-        query = history.query(outcome.query_id)
-        is_here = torch.equal(query.x, x.to(query.x)) and (
-            context is None or (query.context is not None and torch.equal(query.context, context))
-        )
-        if query.id >= first and is_here:
-            rows.append(outcome.constraints)
-    return torch.tensor(rows, dtype=x.dtype).reshape(-1, settings.num_constraints)
-
-
-def _turned(found: Recommendation) -> Recommendation:
-    """Return the recommendation of a loop that minimizes, in the sign of its costs.
+def _certificate(
+    here: Bounds, upper: EndOfBounds, known: Bounds, domain: Domain, guarantee: Guarantee
+) -> dict[str, Any]:
+    """Return bounds and certificate of a point, or why it has none.
 
     Args:
-        found: The recommendation for minus the cost.
+        here: What is known at the point.
+        upper: The upper end of the bounds.
+        known: What is known at all points that were evaluated.
+        domain: The domain of the model's inputs.
+        guarantee: The guarantee of the bounds.
     """
+    assert here.lower is not None
+    assert here.upper is not None
+    assert guarantee.bands is not None
+    lower, worst = float(here.lower), here.constraint_upper
+    found: dict[str, Any] = {"lower_bound": lower, "upper_bound": float(here.upper)}
+    if worst is not None:
+        found["constraint_bounds"] = tuple(worst.tolist())
+        if bool((worst > 0.0).any()):
+            return {**found, "reasons": (NOT_MET,)}
+    # between the points that were evaluated only the penalized bound is known to be largest
+    is_list = domain.choices is not None
+    largest = float(upper.values(known, EXCLUDES if is_list else WEIGHT_OF_VIOLATION).max())
+    # the bounds hold only if B does, and then no two points differ by more than 2 B
+    trivial = None if guarantee.regret is None else guarantee.regret.largest
+    return {
+        **found,
+        "best_possible": largest,
+        "certificate": min(largest - lower, math.inf if trivial is None else trivial),
+        "trivial_certificate": trivial,
+        "delta": guarantee.bands.delta,
+        "theorem": guarantee.theorem,
+        "assumptions": guarantee.assumptions + (() if is_list else (ON_SEARCH,)),
+    }
 
-    def minus(value: float | None) -> float | None:
-        return None if value is None else 0.0 - value
 
-    return replace(
-        found,
-        mean=0.0 - found.mean,
-        lower_bound=minus(found.upper_bound),
-        upper_bound=minus(found.lower_bound),
-        best_possible=minus(found.best_possible),
-    )
-
-
-def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[str]:
-    """Yield the reasons why the bounds of a loop give no certificate; none if they may.
-
-    Args:
-        guarantee: The guarantee of the bounds from the outcomes that arrived.
-        settings: The settings of the loop.
-    """
-    rule = settings.constraints
+def _reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[str]:
+    """Yield the reasons why the bounds of a loop give no certificate; none if they may."""
+    rule, bands = settings.constraints, guarantee.bands
     if rule is not None and rule.surrogate != "separate":
         yield (
             "the model is of the penalized reward, whose bounds say nothing about the reward of "
             "points that meet the constraints; surrogate='separate' has bounds on each"
         )
-    bands = guarantee.bands
-    yield from guarantee.gaps
     if bands is None:
-        if not guarantee.gaps:
-            yield f"no confidence bounds are stated for {guarantee.method}"
+        stated = (f"no confidence bounds are stated for {guarantee.method}",)
+        yield from guarantee.gaps or stated
         return
-    yield from (gap for gap in bands.gaps if gap not in guarantee.gaps)
+    yield from dict.fromkeys((*guarantee.gaps, *bands.gaps))
     if settings.feedback.censored is not None:
         yield (
             "with censored feedback the bounds are on the reward times the probability that its "
@@ -368,11 +369,9 @@ def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[st
 
 def _waiting_for(guarantee: Guarantee, acquisition: Any, num_pending: int) -> Iterator[str]:
     """Yield the reason if a certificate has to wait for pending outcomes."""
-    bands = guarantee.bands
+    on_arms = guarantee.bands is not None and guarantee.bands.reach == "arms"
     rules = getattr(acquisition, "width_rules", ())
-    is_finite = bands is not None and bands.reach == "arms"
-    by_round = is_finite or any(each.needs_round for each in rules)
-    if num_pending and by_round:
+    if num_pending and (on_arms or any(each.needs_round for each in rules)):
         yield (
             f"{counted(num_pending, 'outcome is', 'outcomes are')} pending, and the width of a "
             "round is valid for one set of outcomes only. Once all have arrived, or failed, there "
@@ -380,196 +379,102 @@ def _waiting_for(guarantee: Guarantee, acquisition: Any, num_pending: int) -> It
         )
 
 
-class _Search:
-    """Searches for the point to deploy, and for the best value that any point may have.
+def _inputs(front: Tensor, X: Tensor) -> Tensor:
+    """Return ``n x d`` points as inputs of the model, with round and context in front."""
+    return torch.cat([front.to(X).expand(len(X), -1), X], dim=-1)
+
+
+class EndOfBounds(AcquisitionFunction):
+    """One end of the confidence bounds on the reward, or its mean, as an acquisition function.
+
+    With constraints, a weight times the positive parts of constraint values is subtracted. These
+    values are the upper bounds of the lower end, the means, or the lower bounds of the upper end.
+    The maximum of the upper end over a domain is, for any weights, at least the largest upper bound
+    among the points that may meet all constraints. If the acquisition function minimizes, all ends
+    are those of minus the reward.
 
     Args:
+        acquisition: Provides the bounds, without pending points.
+        model: Its model, if it does not have one itself.
+        name: ``"lower"``, ``"mean"`` or ``"upper"``.
         settings: The settings of the loop.
-        history: The history of all rounds.
-        chooser: The loop's chooser.
-        acquisition: The acquisition of the next round, without pending points.
-        domain: The domain of the model's inputs in the context.
-        context: The context, or None.
-        now: The time in seconds.
-        is_certain: Whether the confidence bounds hold.
     """
 
     def __init__(
-        self,
-        settings: LoopSettings,
-        history: History,
-        chooser: Chooser,
-        acquisition: Any,
-        domain: Domain,
-        context: Tensor | None,
-        now: float,
-        is_certain: bool,
+        self, acquisition: AcquisitionFunction, model: Model, name: str, settings: LoopSettings
     ) -> None:
         """See the class."""
-        self._settings, self._history, self._chooser = settings, history, chooser
-        self._acquisition, self._domain, self._context = acquisition, domain, context
-        self._is_certain, self._now = is_certain, now
-        self._maximize = bool(getattr(acquisition, "maximize", True))
-        self._side = "lower" if is_certain else "mean"
-        self._played, self._only_played = self._told(), False
-        rule = settings.constraints
-        if rule is not None and rule.surrogate != "separate" and not self._played:
-            # the surrogate of penalized rewards starts over and has not seen an outcome yet
-            self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
-            self._only_played = bool(self._played)
-        self._points, self._known = self._look()
-
-    def best(self, among_played: bool) -> tuple[Tensor, Bounds]:
-        """Return the point to deploy, as an input of the model, with its statistics.
-
-        Args:
-            among_played: Whether only points with an outcome may be deployed.
-        """
-        points, known = self._points, self._known
-        if among_played or self._only_played:
-            rows = self._played_rows()
-            points, known = points[rows], known.at(rows)
-        index = self._choose(known)
-        return points[index], known.at(index)
-
-    def certified(self, known: Bounds) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return bounds and certificate of a point, or why it has none.
-
-        Args:
-            known: The statistics at the point.
-        """
-        assert known.lower is not None
-        assert known.upper is not None
-        found: dict[str, Any] = {
-            "lower_bound": float(known.lower),
-            "upper_bound": float(known.upper),
-        }
-        worst = known.constraint_upper
-        if worst is not None:
-            found["constraint_bounds"] = tuple(worst.tolist())
-            if bool((worst > 0.0).any()):
-                return found, (NOT_MET,)
-        top = self._best_possible()
-        sign = 1.0 if self._maximize else -1.0
-        least = sign * float(known.lower if self._maximize else known.upper)
-        return {**found, "best_possible": sign * top, "certificate": top - least}, ()
+        own = model_of(acquisition)
+        super().__init__(model if own is None else own)
+        self._of, self.name = [acquisition], name  # not part of the state
+        self.maximizes = bool(getattr(acquisition, "maximize", True))
+        units = getattr(acquisition, "_prior_variances", None)
+        # lists of priors have no single scale
+        variances = torch.ones(1 + settings.num_constraints) if units is None else units()
+        self._units = (variances[0] / variances[1:]).sqrt()
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
-        """The assumptions that the search adds to those of the bounds."""
-        if self._settings.domain.arms is not None:
-            return ()
-        return (
-            "no point of the domain has a better bound than the best that was found by a numerical "
-            "search: if one has, the certificate is too small by the difference",
-        )
+    def value_scale(self) -> ValueScale | None:
+        """The scale of the reward, taken from the acquisition function."""
+        return value_scale_of(self._of[0])
 
-    def _look(self) -> tuple[Tensor, Bounds]:
-        """Return the points that are evaluated, with their statistics."""
-        domain = self._domain
+    def look(self, X: Tensor) -> Bounds:
+        """Return what is known at ``n x d`` points, without gradients."""
         with torch.no_grad():
-            if domain.choices is not None:
-                quick = None
-                if self._context is None and self._settings.forgetting is None:
-                    quick = self._chooser.bounds_on_arms()
-                return domain.choices, self._at(domain.choices) if quick is None else quick
-            points = self._with_front(torch.stack([q.x for q in self._played] or [self._found()]))
-        sides = (self._side, "upper") if self._is_certain else (self._side,)
-        # the first search is for the point to deploy
-        self._searched = {side: self._maximize_side(side, points) for side in sides}
-        points = torch.cat([points, *(x.unsqueeze(0) for x in self._searched.values())])
-        with torch.no_grad():
-            return points, self._at(points)
+            columns = zip(*map(self._known_at, X.split(POINTS_AT_ONCE)), strict=True)
+            return Bounds._make(None if each[0] is None else torch.cat(each) for each in columns)
 
-    def _found(self) -> Tensor:
-        """Return a point of the domain, if none was played."""
-        return self._settings.domain.sample(1, torch.Generator().manual_seed(0)).squeeze(0)
+    def _known_at(self, X: Tensor) -> Bounds:
+        """Return what acquisition function and model know at ``n x d`` points."""
+        (of,) = self._of
+        if isinstance(of, BanditAcquisition):
+            known = of.known_at(X)
+        else:
+            transform = getattr(of, "posterior_transform", None)
+            known = Bounds(*moments_at(self.model, X, transform))
+        if self.maximizes:
+            return known
+        lower, upper = (None if each is None else -each for each in (known.upper, known.lower))
+        return known._replace(mean=-known.mean, lower=lower, upper=upper)
 
-    def _maximize_side(self, side: str, played: Tensor) -> Tensor:
-        """Return the best point that a search of the domain finds, for one end of the bounds."""
-        bound = BoundOfReward(
-            self._acquisition, self._model, side, self._maximize, self._weights(played)
-        )
-        seed = derive_seed(self._settings.seed, self._history.num_queries, f"recommend {side}")
-        return self._domain.maximize(bound, seed)[0].to(played)
+    def values(self, known: Bounds, weight: float = WEIGHT_OF_VIOLATION) -> Tensor:
+        """Return the value of each point.
 
-    def _weights(self, played: Tensor) -> Tensor | None:
-        """Return the cost of a violation in a search; None without separate constraints."""
-        units = getattr(self._acquisition, "_prior_variances", None)
-        if self._settings.num_constraints == 0:
-            return None
-        with torch.no_grad():
-            known = self._at(played[:1])
-        if known.constraint_mean is None:
-            return None
-        if units is None:  # lists of priors, which have no single scale
-            return WEIGHT_OF_VIOLATION * torch.ones_like(known.constraint_mean[0])
-        deviations = units().sqrt()
-        return WEIGHT_OF_VIOLATION * deviations[0] / deviations[1:]
+        Args:
+            known: What is known at ``n`` points.
+            weight: The weight of violations, in prior standard deviations.
+        """
+        value, limits = {
+            "lower": (known.lower, known.constraint_upper),
+            "mean": (known.mean, known.constraint_mean),
+            "upper": (known.upper, known.constraint_lower),
+        }[self.name]
+        assert value is not None
+        if limits is None:
+            return value
+        return value - weight * (self._units.to(limits) * limits.clamp_min(0.0)).sum(-1)
 
-    @property
-    def _model(self) -> Any:
-        own = model_of(self._acquisition)
-        return self._chooser.model(self._now) if own is None else own
+    def choose(self, known: Bounds) -> int:
+        """Return the number of the point with the largest value that meets the constraints.
 
-    def _at(self, points: Tensor) -> Bounds:
-        parts = [
-            bounds_at(self._acquisition, self._model, part) for part in points.split(POINTS_AT_ONCE)
-        ]
-        columns = zip(*parts, strict=True)
-        return Bounds._make(None if each[0] is None else torch.cat(each) for each in columns)
+        It is the first of equals, and the one that comes closest if none meets them.
+        """
+        scale = self.value_scale or ValueScale(unit=float(known.deviation.max()) or 1.0)
+        return int(first_of_the_largest(self.values(known, EXCLUDES), scale=scale))
 
-    def _choose(self, known: Bounds) -> int:
-        """Return the number of the point to deploy, the first of equals."""
-        bound = BoundOfReward(self._acquisition, self._model, self._side, self._maximize)
-        values = bound.values(known)
-        scale = value_scale_of(self._acquisition) or ValueScale(
-            unit=float(known.deviation.max()) or 1.0
-        )
-        side = known.constraint_upper if self._is_certain else known.constraint_mean
-        if side is not None:
-            meets = (side <= 0.0).all(-1)
-            if not bool(meets.any()):
-                return int(side.clamp_min(0.0).square().sum(-1).argmin())
-            values = values.where(meets, values.min() - 1.0 - scale.unit)
-        return int(first_of_the_largest(values, scale=scale))
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the penalized value.
 
-    def _best_possible(self) -> float:
-        """Return the largest upper bound of the domain, of minus the reward when minimizing."""
-        known = self._known
-        bound = BoundOfReward(self._acquisition, self._model, "upper", self._maximize)
-        values = bound.values(known)
-        if self._domain.choices is not None:
-            if known.constraint_lower is not None:
-                values = values[(known.constraint_lower <= 0.0).all(-1)]
-            return float(values.max())
-        weights = self._weights(self._points)
-        penalized = BoundOfReward(self._acquisition, self._model, "upper", self._maximize, weights)
-        return float(penalized.values(known).max())
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
 
-    def _told(self) -> list[Query]:
-        """Return the queries since the last reset, within the window, whose outcomes arrived."""
-        ids = self._chooser.arrived(self._now).ids
-        return [self._history.query(i) for i in ids.tolist()]
-
-    def _played_rows(self) -> Tensor:
-        """Return the indices of the evaluated points that were played."""
-        if not self._played:
-            raise RuntimeError(
-                "no outcome has arrived, so no point was played. Tell an outcome with "
-                "loop.tell(query.id, reward), or recommend among all points."
-            )
-        domain = self._settings.domain.arms
-        if domain is None:
-            return torch.arange(len(self._points) - len(self._searched))
-        return domain.index_of(torch.stack([query.x for query in self._played])).unique()
-
-    def _with_front(self, points: Tensor) -> Tensor:
-        """Put context and round in front of points, as in the model's inputs."""
-        if self._domain is self._settings.domain:
-            return points
-        front = self._domain.sample(1, torch.Generator().manual_seed(0))[:, : -points.shape[-1]]
-        return torch.cat([front.to(points).expand(len(points), -1), points], dim=-1)
+        Returns:
+            ``batch_shape`` values.
+        """
+        points = X.reshape(-1, X.shape[-1])
+        # without data nothing depends on X; the zero gradient must exist
+        values = self.values(self._known_at(points)) + 0.0 * points.sum(-1)
+        return values.reshape(X.shape[:-2])
 
 
 # --- What is best now: the answer of :meth:`.BanditLoop.best` -------------------------------------
@@ -578,9 +483,6 @@ class _Search:
 # is not, only what still counts is considered: the rounds since a reset, the rounds within a
 # sliding window, and, if contexts or the age of an outcome matter, the model's means at the
 # played points.
-
-
-Told = tuple[Query, Outcome]
 
 
 def best_now(
@@ -592,6 +494,9 @@ def best_now(
 ) -> Told | None:
     """Return the query that is best now and its outcome, if there is one.
 
+    Of several outcomes at the point with the largest posterior mean, it is the latest in this
+    context, or else the latest of all.
+
     Args:
         settings: The settings of the loop.
         history: The history of all rounds.
@@ -599,150 +504,38 @@ def best_now(
         context: The context for which it is best; None in a loop without contexts.
         now: The time in seconds.
     """
-    first_id, window = chooser.restarts.first, settings.window
-    if context is None and settings.forgetting is None and first_id == 0:
-        if chooser.multipliers is None:
-            return history.best()
-        best = chooser.multipliers.best
-        return None if best is None else (history.query(best.query_id), best)
-    if window is not None:
-        first_id = max(first_id, history.num_queries - window)
     told = [
-        (history.query(outcome.query_id), outcome)
-        for outcome in history.outcomes
-        if outcome.query_id >= first_id and max(outcome.constraints, default=0.0) <= 0.0
+        pair
+        for pair in _told(settings, history, chooser)
+        if max(pair[1].constraints, default=0.0) <= 0.0
     ]
-    is_by_model = context is not None or not settings.outcomes_are_alike
     # a surrogate that starts over in each epoch may not have seen an outcome yet
-    if is_by_model and settings.model is not None and len(chooser.arrived(now).ids):
-        return _best_of_model(told, chooser, context, settings, now)
-    if context is not None:
-        told = [(query, outcome) for query, outcome in told if is_in(query, context)]
-    return max(told, key=lambda pair: history.rank(pair[1]), default=None)
-
-
-def is_in(query: Query, context: Tensor) -> bool:
-    """Return whether a query was asked in a context, to the last bit."""
-    asked_in = query.context
-    return asked_in is not None and torch.equal(asked_in.to(context), context)
-
-
-def _best_of_model(
-    told: list[Told], chooser: Chooser, context: Tensor | None, settings: LoopSettings, now: float
-) -> Told | None:
-    """Return the point with the largest posterior mean among those that were played.
-
-    Of several outcomes there, it is the latest in this context, or else the latest of all.
-    """
+    by_model = context is not None or not settings.outcomes_are_alike
+    if not (by_model and settings.model is not None and len(chooser.arrived(now).ids)):
+        told = [pair for pair in told if _is_here(pair[0], pair[0].x, context)]
+        return max(told, key=lambda pair: history.rank(pair[1]), default=None)
     if not told or chooser.has_no_data():
         return None
-    points: dict[tuple[float, ...], list[Told]] = {}
-    for pair in told:
-        points.setdefault(tuple(pair[0].x.tolist()), []).append(pair)
-    X = torch.stack([pairs[0][0].x for pairs in points.values()])
-    front = [] if context is None else [context.to(X)]
-    if settings.drift_rate is not None:
-        next_round = float(chooser.local_round)
-        front.insert(0, torch.tensor([next_round], dtype=DTYPE, device=X.device))
-    if front:
-        X = torch.cat([torch.cat(front).expand(len(X), -1), X], dim=-1)
+    points = torch.stack(list({tuple(query.x.tolist()): query.x for query, _ in told}.values()))
     with torch.no_grad():
-        means = chooser.model(now).posterior(X).mean[:, 0]
-    pairs = list(points.values())[int(means.argmax())]
-    here = [pair for pair in pairs if context is not None and is_in(pair[0], context)]
-    return (here or pairs)[-1]
+        means = chooser.model(now).posterior(_inputs(chooser.front(context), points)).mean[:, 0]
+    best = points[means.argmax()]
+    here = [pair for pair in told if torch.equal(pair[0].x, best)]
+    return ([pair for pair in here if _is_here(pair[0], best, context)] or here)[-1]
 
 
-# --- One end of the confidence bounds on the reward, as a function that a domain can maximize -----
-#
-# An acquisition function returns one number for each point. To decide when to stop, or which
-# point to deploy, a user also needs the lower bound, the bounds of the constraints and the mean.
-# :class:`BoundOfReward` turns them into a function that a domain can maximize. ``guarantee()``
-# reports whether the bounds hold.
+def _told(settings: LoopSettings, history: History, chooser: Chooser) -> list[Told]:
+    """Return the queries since the last reset, within the window, that have outcomes."""
+    first = chooser.restarts.first
+    if settings.window is not None:
+        first = max(first, history.num_queries - settings.window)
+    return [(history.query(o.query_id), o) for o in history.outcomes if o.query_id >= first]
 
 
-def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Bounds:
-    """Return what an acquisition function and its model know at some points.
-
-    Pending points must not have been passed to the acquisition function.
-
-    Args:
-        acquisition: One from this package, or any other, of which only the model is asked.
-        model: Its model. If it has several outputs, the first one is the reward.
-        X: ``n x d`` points, float64.
-
-    Raises:
-        UnsupportedError: If the model has no posterior mean and variance.
-    """
-    if isinstance(acquisition, BanditAcquisition):
-        return acquisition.known_at(X)
-    return Bounds(*moments_at(model, X, getattr(acquisition, "posterior_transform", None)))
-
-
-class BoundOfReward(AcquisitionFunction):
-    """A confidence bound on the reward, or its mean, as an acquisition function.
-
-    With constraints, ``weights`` times the positive parts of constraint values is subtracted. These
-    values are the upper bounds with ``side="lower"``, the means with ``"mean"``, and the lower
-    bounds with ``"upper"``. With ``"upper"``, the maximum over a domain is, for any weights, at
-    least the largest upper bound among the points that may meet all constraints.
-
-    Args:
-        acquisition: The acquisition function that provides the bounds, without pending points.
-        model: Its model.
-        side: ``"lower"``, ``"mean"`` or ``"upper"``: the pessimistic end of the bounds, the mean,
-            or the other end. If the reward is minimized, all three refer to minus the reward.
-        maximize: If False, the bound is on minus the reward, whose lower bound is minus the upper
-            one.
-        weights: One for each constraint; None without constraints.
-    """
-
-    def __init__(
-        self,
-        acquisition: AcquisitionFunction,
-        model: Model,
-        side: str,
-        maximize: bool = True,
-        weights: Tensor | None = None,
-    ) -> None:
-        """See the class."""
-        super().__init__(model)
-        self._of, self._side, self._weights = [acquisition], side, weights  # not part of the state
-        self._sign = 1.0 if maximize else -1.0
-
-    @property
-    def value_scale(self) -> ValueScale | None:
-        """The scale of the reward, taken from the acquisition function."""
-        return value_scale_of(self._of[0])
-
-    def values(self, known: Bounds) -> Tensor:
-        """Return ``n`` values from what is known at ``n`` points.
-
-        Args:
-            known: The result of :func:`bounds_at`, with bounds unless the side is the mean.
-        """
-        of_reward, of_constraints = {
-            "lower": (known.lower if self._sign > 0.0 else known.upper, known.constraint_upper),
-            "mean": (known.mean, known.constraint_mean),
-            "upper": (known.upper if self._sign > 0.0 else known.lower, known.constraint_lower),
-        }[self._side]
-        assert of_reward is not None
-        value = self._sign * of_reward
-        if self._weights is None:
-            return value
-        assert of_constraints is not None
-        return value - (self._weights * of_constraints.clamp_min(0.0)).sum(-1)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x 1 x d`` points, float64.
-
-        Returns:
-            ``batch_shape`` values.
-        """
-        points = X.reshape(-1, X.shape[-1])
-        # without data nothing depends on X; the zero gradient must exist
-        values = self.values(bounds_at(self._of[0], self.model, points)) + 0.0 * points.sum(-1)
-        return values.reshape(X.shape[:-2])
+def _is_here(query: Query, x: Tensor, context: Tensor | None) -> bool:
+    """Return whether a query was asked at a point and in a context, to the last bit."""
+    if context is not None and not (
+        query.context is not None and torch.equal(query.context.to(context), context)
+    ):
+        return False
+    return torch.equal(query.x.to(x), x)

@@ -821,7 +821,8 @@ class _LoopRun(_AnyRun):
         chooser: Any = self.loop._chooser
         stream = self.stream_of_all_arms()
         if stream is not None:
-            known: Any = stream.bounds(self.view_of_round())
+            seen = stream._look(self.view_of_round())
+            known: Any = seen.rule.known(seen)
             return half_of(known.lower, known.upper)
         acquisition = chooser._played.build(
             self.loop.current_model(),
