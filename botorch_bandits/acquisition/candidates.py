@@ -174,7 +174,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
     @property
     def survivors(self) -> Tensor:
         """Which priors on the list survive, one ``bool`` each."""
-        return self.base_model.evidence.survivors(self.widths.level)
+        return torch.from_numpy(self.base_model.evidence.survivors(self.widths.level))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """See the base class; the widths are then for the round after the pending points.
@@ -188,7 +188,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
         super().set_X_pending(X_pending)
         self._widths(1)  # checks the ingredients, now that the list is known
         if self.widths.form == "survivors":
-            self.base_model.evidence.in_force(self.widths.level)  # warns if all are refuted
+            self.base_model.evidence.warn_if_refuted(self.widths.level)
 
     def _given_means(self, X: Tensor) -> CandidatesModel:
         return self.base_model.hallucinated(X)
@@ -356,7 +356,7 @@ class CandidatesThompsonSampling(SeededDraw):
         if num_redraws not in self._drawn:
             draw = derive_seed(self.seed, self._num_draws + num_redraws, "candidate")
             generator = torch.Generator().manual_seed(draw)
-            weights = self.base_model.evidence.posterior_weights
+            weights = torch.from_numpy(self.base_model.evidence.posterior_weights)
             entry = int(torch.multinomial(weights, 1, generator=generator))
             drawn = GPThompsonSampling(
                 self.base_model.member(entry),

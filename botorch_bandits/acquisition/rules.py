@@ -609,7 +609,7 @@ class ListArmsRule(ArmsRule):
         """Return the entry whose function is drawn, or the bounds of all arms."""
         if self.widths is None:
             stream = generator(seen.player.seeds[0], seen.draw_round, "candidate")
-            weights = seen.player.evidence.posterior_weights
+            weights = torch.from_numpy(seen.player.evidence.posterior_weights)
             return int(torch.multinomial(weights, 1, generator=stream))
         return self._bounds(self.widths, seen, seen.view)
 
@@ -630,7 +630,7 @@ class ListArmsRule(ArmsRule):
     def known(self, seen: Seen) -> Bounds:
         """Return moments of the mixture of all entries, and bounds, from what arrived."""
         variance = seen.posterior.variance.clamp_min(0.0)
-        weights = seen.player.evidence.numpy_posterior_weights()
+        weights = seen.player.evidence.posterior_weights
         mixture = seen.player.recipe.groups.mixture(seen.posterior.mean[:, 0], variance, weights)
         ends = () if self.widths is None else self._bounds(self.widths, seen, seen.posterior)
         return Bounds(mixture[0], mixture[1].clamp_min(LEAST_VARIANCE).sqrt(), *ends)
@@ -643,7 +643,7 @@ class ListArmsRule(ArmsRule):
         }
         if self.widths is None or known.lower is None or known.upper is None:
             return {**described, "candidate": float(seen.prepared)}
-        survivors = seen.player.evidence.numpy_survivors(self.widths.level)
+        survivors = seen.player.evidence.survivors(self.widths.level)
         return {
             **described,
             "width": 0.5 * (known.upper - known.lower) / known.deviation,
@@ -657,7 +657,7 @@ class ListArmsRule(ArmsRule):
         """Return the least ratio of noise to posterior variance at an arm among the survivors."""
         level = default_level if self.widths is None else self.widths.level
         variances = seen.posterior.variance[:, arm]
-        in_force = seen.player.evidence.numpy_in_force(level)
+        in_force = seen.player.evidence.in_force(level)
         return seen.player.recipe.groups.least_noise_ratio(variances, in_force)
 
     def _bounds(

@@ -70,7 +70,6 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
-    check_integer,
     check_one_of,
     check_positive,
     check_probability,
@@ -87,10 +86,6 @@ from botorch_bandits.confidence.hypotheses import (
     GAUSSIAN_NOISE_ON_LIST,
 )
 from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
-
-FIRST_CAPACITY = 64
-"""The initial capacity for outcomes, which is doubled when it is used up."""
-
 
 LEVEL_OF_SURVIVORS = 0.05
 """The level of survivors if none is given: half of the ordinary ``delta``."""
@@ -166,18 +161,8 @@ class EvidenceTable:
     level: float
     num_outcomes: int
     refuted_after: int | None
-    path: Tensor = field(compare=False, repr=False)
+    path: NDArray[np.float64] = field(compare=False, repr=False)
     outcome_name: str = "reward"
-
-    @property
-    def threshold(self) -> float:
-        """``ln(1 / level)``: a prior whose log evidence ever reaches it is eliminated."""
-        return -math.log(self.level)
-
-    @property
-    def is_refuted(self) -> bool:
-        """Whether no prior survives."""
-        return self.refuted_after is not None
 
     def __len__(self) -> int:
         """Return how many priors are on the list."""
@@ -212,7 +197,7 @@ class EvidenceTable:
             f"{self.num_outcomes} outcomes, {alive} of {len(self.rows)} priors survive at level "
             f"{self.level:g}"
         ]
-        if self.is_refuted:
+        if self.refuted_after is not None:
             lines.append(
                 f"after {self.refuted_after} outcomes the list is refuted: the {self.outcome_name} "
                 "is a draw from none of its priors"
@@ -267,15 +252,11 @@ class CandidateEvidence:
                 f"names has {len(self.names)} entries and weights {len(values)}; give one name per "
                 "prior, or leave names= out."
             )
-        total = math.fsum(values)
-        self._weights = np.array([value / total for value in values])
-        self._log_weights = np.log(self._weights)
-        self._log_likelihoods = np.zeros(len(values))
-        self._largest = np.zeros(len(values))
-        self._log_evidence = np.zeros(len(values))
-        self._log_marginal = 0.0
-        self._path = np.empty((0, len(values)))
-        self._refuted_after: dict[float, int] = {}  # by level; refuted priors never come back
+        self.weights = np.array(values) / math.fsum(values)
+        self._log_likelihoods = self.log_evidence_against = np.zeros(len(values))
+        self.largest_log_evidence_against = np.zeros(len(values))
+        self.log_marginal_likelihood = 0.0
+        self._path = [np.empty((0, len(values)))]
         self.num_outcomes = 0
 
     def __repr__(self) -> str:
@@ -290,117 +271,74 @@ class CandidateEvidence:
     @property
     def num_candidates(self) -> int:
         """The number of priors on the list."""
-        return len(self._weights)
+        return len(self.weights)
 
     @property
-    def weights(self) -> Tensor:
-        """The weights before the data, which sum to 1."""
-        return torch.from_numpy(self._weights.copy())
-
-    @property
-    def log_marginal_likelihood(self) -> float:
-        """``ln Z_t`` of the whole list, in nats."""
-        return self._log_marginal
-
-    @property
-    def log_evidence_against(self) -> Tensor:
-        """``ln e_t`` of each prior, in nats; large values are evidence against it."""
-        return torch.from_numpy(self._log_evidence.copy())
-
-    @property
-    def largest_log_evidence_against(self) -> Tensor:
-        """The largest ``ln e_s`` of each prior over all ``s <= t``, at least 0."""
-        return torch.from_numpy(self._largest.copy())
-
-    @property
-    def posterior_weights(self) -> Tensor:
+    def posterior_weights(self) -> NDArray[np.float64]:
         """``w_th p_th(D_t) / Z_t``, which sum to 1."""
-        return torch.from_numpy(self.numpy_posterior_weights())
-
-    def numpy_posterior_weights(self) -> NDArray[np.float64]:
-        """Return ``w_th p_th(D_t) / Z_t`` as a numpy array."""
-        weights: NDArray[np.float64] = np.exp(
-            self._log_weights + self._log_likelihoods - self._log_marginal
-        )
+        joint = np.log(self.weights) + self._log_likelihoods
+        weights: NDArray[np.float64] = np.exp(joint - self.log_marginal_likelihood)
         return weights / weights.sum()
 
     @property
-    def path(self) -> Tensor:
+    def path(self) -> NDArray[np.float64]:
         """``num_outcomes x num_candidates``; ``ln e_s`` of each prior after each outcome."""
-        return torch.from_numpy(self._path[: self.num_outcomes].copy())
+        return np.concatenate(self._path)
 
     def update(self, densities: Sequence[float] | NDArray[np.float64] | Tensor) -> None:
-        """Add one outcome.
+        """Add one outcome, or several in order of arrival.
 
         Args:
-            densities: The logarithm of the predictive density of the outcome under each prior,
-                given the outcomes that arrived before it and nothing else.
+            densities: ``num_candidates`` or ``n x num_candidates``; the logarithm of the predictive
+                density of each outcome under each prior, given the outcomes that arrived before it
+                and nothing else.
 
         Raises:
-            ValueError: If there is not one finite number per prior. Nothing changes then.
+            ValueError: If there is not one finite number per prior; only the outcomes before the
+                first such outcome are added.
         """
-        new = np.asarray(densities, dtype=np.float64).reshape(-1)
-        if len(new) != self.num_candidates:
+        new = np.atleast_2d(np.asarray(densities, dtype=np.float64))
+        if new.shape[-1] != self.num_candidates:
             raise ValueError(
-                f"densities has {len(new)} entries, but {self.num_candidates} priors are on the "
-                "list; give one number per prior."
+                f"densities has {new.shape[-1]} entries, but {self.num_candidates} priors are on "
+                "the list; give one number per prior."
             )
-        if not np.isfinite(new).all():
-            index = int(np.argmin(np.isfinite(new)))
+        is_finite = np.isfinite(new)
+        count = len(new) if is_finite.all() else int(is_finite.all(-1).argmin())
+        if count:
+            self._add(new[:count])
+        if count < len(new):
+            index = int(is_finite[count].argmin())
             raise ValueError(
-                f"densities[{index}] (prior {self.names[index]}) is {new[index]}; the logarithm of "
-                "a predictive density must be finite. The outcome is too far from what the prior "
-                "expects for float64: rescale the outcomes, or the priors."
+                f"densities[{index}] (prior {self.names[index]}) is {new[count, index]}; the "
+                "logarithm of a predictive density must be finite. The outcome is too far from "
+                "what the prior expects for float64: rescale the outcomes, or the priors."
             )
-        self._take(new[None])
 
-    def update_all(self, densities: NDArray[np.float64]) -> None:
-        """Add outcomes in order of arrival; see :meth:`update`.
-
-        Args:
-            densities: ``n x num_candidates``, one row per outcome.
-
-        Raises:
-            ValueError: As in :meth:`update`. In this case, only the preceding outcomes are added.
-        """
-        is_finite = np.isfinite(densities).all(-1)
-        num_finite = len(densities) if is_finite.all() else int(is_finite.argmin())
-        self._take(densities[:num_finite])
-        for row in densities[num_finite:]:
-            self.update(row)  # it refuses the first row that is not finite
-
-    def _take(self, new: NDArray[np.float64]) -> None:
-        """Add outcomes, ``n x num_candidates`` finite numbers."""
-        if not len(new):
-            return
+    def _add(self, new: NDArray[np.float64]) -> None:
+        """Add outcomes, ``n x num_candidates`` finite numbers, at least one row."""
         likelihoods = np.concatenate([self._log_likelihoods[None], new]).cumsum(0)[1:]
-        joint = self._log_weights + likelihoods
+        joint = np.log(self.weights) + likelihoods
         shift = joint.max(-1)
-        sums = np.exp(joint - shift[:, None]).sum(-1)
-        marginal = shift + np.array([math.log(each) for each in sums.tolist()])
+        # one at a time and all at once round alike
+        sums = np.exp(joint - shift[:, None]).sum(-1).tolist()
+        marginal = shift + np.array([math.log(each) for each in sums])
         evidence = marginal[:, None] - likelihoods
-        count = self.num_outcomes + len(new)
-        if count > len(self._path):
-            room = max(FIRST_CAPACITY, len(self._path), count - len(self._path))
-            self._path = np.concatenate([self._path, np.empty((room, self.num_candidates))])
-        self._path[self.num_outcomes : count] = evidence
-        self._log_likelihoods, self._log_marginal = likelihoods[-1].copy(), float(marginal[-1])
-        self._log_evidence = evidence[-1].copy()
-        self._largest = np.maximum(self._largest, evidence.max(0))
-        self.num_outcomes = count
+        self._path.append(evidence)
+        self._log_likelihoods, self.log_evidence_against = likelihoods[-1], evidence[-1]
+        self.log_marginal_likelihood = float(marginal[-1])
+        self.largest_log_evidence_against = np.maximum(
+            self.largest_log_evidence_against, evidence.max(0)
+        )
+        self.num_outcomes += len(new)
 
     def copied(self) -> CandidateEvidence:
         """Return a copy; updating one of the two does not change the other."""
         new = copy.copy(self)
-        new._path = self._path[: self.num_outcomes].copy()
-        new._refuted_after = dict(self._refuted_after)
+        new._path = list(self._path)
         return new
 
-    def numpy_survivors(self, level: float) -> NDArray[np.bool_]:
-        """Return :meth:`survivors` as a numpy array; the level is not checked."""
-        return self._largest < -math.log(level)
-
-    def survivors(self, level: float) -> Tensor:
+    def survivors(self, level: float) -> NDArray[np.bool_]:
         """Return which priors have never been eliminated, one ``bool`` each.
 
         Args:
@@ -409,7 +347,16 @@ class CandidateEvidence:
         Raises:
             ValueError: If ``level`` is not between 0 and 1.
         """
-        return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
+        return self.largest_log_evidence_against < -math.log(check_probability("level", level))
+
+    def in_force(self, level: float) -> NDArray[np.bool_]:
+        """Return the survivors, or all priors if none survives.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        survivors = self.survivors(level)
+        return survivors if survivors.any() else np.ones_like(survivors)
 
     def eliminated_after(self, level: float) -> list[int | None]:
         """Return the number of outcomes after which each prior was eliminated; None for survivors.
@@ -417,12 +364,8 @@ class CandidateEvidence:
         Args:
             level: See :meth:`survivors`.
         """
-        threshold = -math.log(check_probability("level", level))
-        path = self._path[: self.num_outcomes]
-        return [
-            int(np.argmax(path[:, k] >= threshold)) + 1 if self._largest[k] >= threshold else None
-            for k in range(self.num_candidates)
-        ]
+        over = self.path >= -math.log(check_probability("level", level))
+        return [int(each.argmax()) + 1 if each.any() else None for each in over.T]
 
     def refuted_after(self, level: float) -> int | None:
         """Return the number of outcomes after which no prior was left; None if some survive.
@@ -430,15 +373,12 @@ class CandidateEvidence:
         Args:
             level: See :meth:`survivors`.
         """
-        if level not in self._refuted_after:
-            if bool(self.numpy_survivors(check_probability("level", level)).any()):
-                return None
-            eliminated = self.eliminated_after(level)
-            self._refuted_after[level] = max(each for each in eliminated if each is not None)
-        return self._refuted_after[level]
+        if self.survivors(level).any():
+            return None
+        return max(each for each in self.eliminated_after(level) if each is not None)
 
-    def in_force(self, level: float) -> NDArray[np.bool_]:
-        """Return the survivors, or all priors if none survives.
+    def warn_if_refuted(self, level: float) -> None:
+        """Warn if no prior survives.
 
         Args:
             level: See :meth:`survivors`.
@@ -446,33 +386,18 @@ class CandidateEvidence:
         Warns:
             RefutedListWarning: If none survives.
         """
-        survivors = self.numpy_survivors(level)
-        if not survivors.any():
-            warnings.warn(self.refuted_message(level), RefutedListWarning, stacklevel=4)
-        return self.numpy_in_force(level)
-
-    def numpy_in_force(self, level: float) -> NDArray[np.bool_]:
-        """Return the same as :meth:`in_force`, without a warning.
-
-        Args:
-            level: See :meth:`survivors`.
-        """
-        survivors = self.numpy_survivors(level)
-        return survivors if survivors.any() else np.ones_like(survivors)
-
-    def refuted_message(self, level: float) -> str:
-        """Return the message for a list without a surviving prior.
-
-        Args:
-            level: See :meth:`survivors`.
-        """
+        after = self.refuted_after(level)
+        if after is None:
+            return
         shown = ", ".join(self.names[:4])
         more = f" and {self.num_candidates - 4} more" if self.num_candidates > 4 else ""
-        return (
-            f"after {self.refuted_after(level)} outcomes all {self.num_candidates} priors on the "
-            f"list are refuted at level {level:g} ({shown}{more}): the reward is a draw from none "
-            "of them. All are used from here on, without any guarantee. Give the list other "
-            "lengthscales, noise variances, scales or kernels."
+        warnings.warn(
+            f"after {after} outcomes all {self.num_candidates} priors on the list are refuted at "
+            f"level {level:g} ({shown}{more}): the reward is a draw from none of them. All are "
+            "used from here on, without any guarantee. Give the list other lengthscales, noise "
+            "variances, scales or kernels.",
+            RefutedListWarning,
+            stacklevel=4,
         )
 
     def table(self, level: float) -> EvidenceTable:
@@ -481,32 +406,16 @@ class CandidateEvidence:
         Args:
             level: See :meth:`survivors`.
         """
-        eliminated = self.eliminated_after(level)
-        posterior = self.numpy_posterior_weights()
-        rows = tuple(
-            CandidateStatus(
-                name=self.names[k],
-                weight=float(self._weights[k]),
-                log_evidence_against=float(self._log_evidence[k]),
-                largest_log_evidence_against=float(self._largest[k]),
-                posterior_weight=float(posterior[k]),
-                survives=eliminated[k] is None,
-                eliminated_after=eliminated[k],
-            )
-            for k in range(self.num_candidates)
+        columns = (
+            self.weights,
+            self.log_evidence_against,
+            self.largest_log_evidence_against,
+            self.posterior_weights,
+            self.survivors(level),
         )
-        refuted_after = self.refuted_after(level)
-        return EvidenceTable(rows, level, self.num_outcomes, refuted_after, self.path)
-
-
-def check_num_skipped(num_skipped: int) -> int:
-    """Check and return how many of the first outcomes the evidence leaves out.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is negative.
-    """
-    return check_integer("num_skipped", num_skipped, minimum=0)
+        lists = (column.tolist() for column in columns)
+        rows = tuple(map(CandidateStatus, self.names, *lists, self.eliminated_after(level)))
+        return EvidenceTable(rows, level, self.num_outcomes, self.refuted_after(level), self.path)
 
 
 # --- the confidence bands of a list of priors -----------------------------------------------------
@@ -597,8 +506,8 @@ class CandidateWidths:
         """
         groups, evidence = model.recipe.groups, model.evidence
         if self.form == "survivors":
-            return groups.bounds(mean, variance, width, evidence.numpy_in_force(self.level))
-        center, spread = groups.mixture(mean, variance, evidence.numpy_posterior_weights())
+            return groups.bounds(mean, variance, width, evidence.in_force(self.level))
+        center, spread = groups.mixture(mean, variance, evidence.posterior_weights)
         half = spread.sqrt() * float(width)
         return center - half, center + half
 
@@ -626,7 +535,7 @@ class CandidateWidths:
             "delta_of_survivors": self.level,
             "delta_of_bands": self.level,
             "num_candidates": float(count),
-            "num_survivors": float(model.evidence.numpy_survivors(self.level).sum()),
+            "num_survivors": float(model.evidence.survivors(self.level).sum()),
         }
         fixed: tuple[str, ...] = (FIXED_LIST,)
         if model.recipe.num_skipped:
@@ -643,7 +552,7 @@ class CandidateWidths:
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
         else:
-            in_force = model.evidence.numpy_in_force(self.level)
+            in_force = model.evidence.in_force(self.level)
             theorem = "Theorem 2"
             tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max())
             added = ", plus the prior standard deviation times 1 / t^2"

@@ -133,7 +133,7 @@ def num_plays_at(model: Model, x: Tensor, factor: float, level: float = LEVEL_OF
         2
     """
     if hasattr(model, "least_noise_ratio"):  # a list of priors, which this module cannot import
-        ratio = model.least_noise_ratio(x, model.evidence.numpy_in_force(level))
+        ratio = model.least_noise_ratio(x, model.evidence.in_force(level))
         return num_plays_of_ratio(ratio, factor)
     likelihood = getattr(model, "likelihood", None)
     if model.num_outputs != 1 or len(model.batch_shape):

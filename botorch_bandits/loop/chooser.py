@@ -610,7 +610,7 @@ def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
     if not isinstance(model, CandidatesModel):
         return None
     level = getattr(getattr(acquisition, "widths", None), "level", LEVEL_OF_SURVIVORS)
-    return model.least_noise_ratio(x, model.evidence.numpy_in_force(level))
+    return model.least_noise_ratio(x, model.evidence.in_force(level))
 
 
 def next_play(

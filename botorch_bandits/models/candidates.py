@@ -43,13 +43,13 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_finite,
+    check_integer,
     check_matrix,
     check_positive,
     store_checked,
 )
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
-    check_num_skipped,
     log_densities,
 )
 from botorch_bandits.confidence.prior_reading import (
@@ -240,7 +240,7 @@ class CandidatesRecipe:
             candidates=entries,
             weights=checked,
             names=names,
-            num_skipped=check_num_skipped(self.num_skipped),
+            num_skipped=check_integer("num_skipped", self.num_skipped, minimum=0),
         )
 
     def __repr__(self) -> str:
@@ -419,7 +419,7 @@ class CandidatesModel(MomentsModel):
         """The entry of each member of the ensemble, :data:`NUM_MEMBERS` of them."""
         # in the middle of each of so many equal shares of the probability
         shares = (np.arange(NUM_MEMBERS) + 0.5) / NUM_MEMBERS
-        weights = self.evidence.numpy_posterior_weights()
+        weights = self.evidence.posterior_weights
         return tuple(np.searchsorted(weights.cumsum(), shares).tolist())
 
     @cached_property
@@ -480,7 +480,7 @@ class CandidatesModel(MomentsModel):
         Returns:
             ``...`` each; the variance of the reward, without noise.
         """
-        weights = self.evidence.numpy_posterior_weights()
+        weights = self.evidence.posterior_weights
         return self.recipe.groups.mixture(*self.group_moments(X), weights)
 
     def _moments(self, X: Tensor, observation_noise: bool | Tensor) -> JointMoments:
@@ -619,7 +619,7 @@ class CandidatesModel(MomentsModel):
         start = max(first, self.recipe.num_skipped)
         outcomes = self.train_targets[start:].cpu().numpy()
         moments = (each[:, start:].cpu().numpy() for each in self._rows.predictions())
-        self.evidence.update_all(self.recipe.groups.log_densities(outcomes, *moments))
+        self.evidence.update(self.recipe.groups.log_densities(outcomes, *moments))
 
 
 class CandidatesBuilder:

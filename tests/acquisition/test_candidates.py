@@ -146,7 +146,7 @@ def test_mixture_is_that_of_all_priors() -> None:
     model = recipe()(X, y.unsqueeze(-1))
     acqf = CandidatesUpperConfidenceBound(model, form="mixture", width=1.5)
     mean, deviation = moments(X, y, points)
-    p = model.evidence.posterior_weights.unsqueeze(-1)
+    p = torch.from_numpy(model.evidence.posterior_weights).unsqueeze(-1)
     m = (p * mean).sum(0)
     v = (p * (deviation**2 + (mean - m) ** 2)).sum(0)
     value = acqf(points.unsqueeze(-2))
@@ -257,7 +257,7 @@ def test_priors_are_drawn_by_their_posterior_weights() -> None:
     draws = [CandidatesThompsonSampling(model, choices=points, seed=i) for i in range(150)]
     entries = torch.tensor([draw.entry for draw in draws])
     shares = torch.bincount(entries, minlength=len(PRIORS)) / 150.0
-    p = model.evidence.posterior_weights
+    p = torch.from_numpy(model.evidence.posterior_weights)
     assert bool(((shares - p).abs() <= 4.5 * (p * (1.0 - p) / 150.0).sqrt() + 1e-9).all())
     mean, deviation = moments(X, y, points)
     values = torch.stack([draw(points.unsqueeze(-2)) for draw in draws])
@@ -457,7 +457,7 @@ def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
         loop.tell(queries[i].id, reward_of(queries[i].x))
     X = torch.stack([queries[i].x for i in order])
     Y = double([[reward_of(x)] for x in X])
-    expected = recipe()(X, Y).evidence.path[-1]
+    expected = torch.from_numpy(recipe()(X, Y).evidence.path[-1])
     found = double([row.log_evidence_against for row in loop.evidence()])
     torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
     guarantee = loop.guarantee()
@@ -515,7 +515,7 @@ def test_a_restart_begins_with_the_whole_list() -> None:
     table = loop.evidence()
     assert (table.num_outcomes, table.level) == (2, 0.5 * loop_share(1))
     X, Y = loop.history.arrived()
-    expected = recipe()(X[4:], Y[4:]).evidence.log_evidence_against
+    expected = torch.from_numpy(recipe()(X[4:], Y[4:]).evidence.log_evidence_against)
     found = double([row.log_evidence_against for row in table])
     torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
 

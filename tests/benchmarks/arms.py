@@ -330,7 +330,7 @@ def priors_on_arms(scale: Scale) -> list[Measurement]:
     found = player.evidence.log_evidence_against
     bounds = [[0.0, 0.0], [1.0, 1.0]]
     fits = [timed(lambda: FittedSingleTaskGP(bounds)(X, Y.unsqueeze(-1)))[0] for _ in range(3)]
-    difference = float((found - exact).abs().max())
+    difference = float(abs(found - exact).max())
     one = Measurement("", alone, ours, (1 / 6, 1 / 3), difference, 1e-8)
     name = f"candidates-1k: {recipe.num_candidates} priors, {num_arms} arms, {num_rows} rows"
     return [

@@ -226,10 +226,10 @@ def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
     """Of a list of priors the most probable one is taken for the true one."""
 
     def believe(self: CandidateEvidence, level: float) -> Any:
-        weights = self.numpy_posterior_weights()
+        weights = self.posterior_weights
         return weights == weights.max()
 
-    return _patched((CandidateEvidence, "numpy_in_force", believe))
+    return _patched((CandidateEvidence, "in_force", believe))
 
 
 def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:

@@ -77,7 +77,7 @@ def test_of_a_list_the_survivor_that_allows_least_counts(seed: int) -> None:
         ratios.append(noise / float(scale - k @ torch.linalg.solve(K, k.mT)))
     model = BanditGP.with_candidates(priors)(X, Y)
     for level in (1e-12, 0.05, 0.9):
-        survivors = model.evidence.survivors(level).numpy()
+        survivors = model.evidence.survivors(level)
         least = min(r for r, counts in zip(ratios, survivors, strict=True) if counts)
         ratio = model.least_noise_ratio(x, survivors)
         assert ratio == pytest.approx(least, rel=1e-8)

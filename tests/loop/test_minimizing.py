@@ -293,7 +293,7 @@ def test_the_evidence_of_a_list_of_priors_speaks_of_costs() -> None:
         for i in range(12):  # so little noise that one prior goes, then so much that the other does
             loop.attach(ARMS.choices[0], (0.1 if i < 8 else 40.0) * (-1) ** i)
         table = loop.evidence(level=0.05)
-        assert table.is_refuted
+        assert table.refuted_after is not None
         assert f"the list is refuted: the {name} is a draw from none" in str(table)
         other = "cost" if maximize else "reward"
         assert other not in str(table)
