@@ -72,7 +72,6 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     RandomizedWidth,
     RKHSWidth,
-    VaryingWidth,
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
@@ -180,7 +179,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
 DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
 SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
-    (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
+    (KernelizedWidth, {**BOUNDS, "delta": 0.2, "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
     (Float, {"low": 0.5, "high": 2.0}),

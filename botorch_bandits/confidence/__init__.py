@@ -11,9 +11,6 @@ from botorch_bandits.confidence.candidates import (
 )
 from botorch_bandits.confidence.censored import (
     CensoredWidth,
-    any_lambda_censored_width,
-    bounded_censored_width,
-    censored_width,
 )
 from botorch_bandits.confidence.diagnosis import (
     BoundsDiagnosis,
@@ -60,11 +57,7 @@ from botorch_bandits.confidence.igp_ucb import (
     BoundedNorm,
     KernelizedWidth,
     RKHSWidth,
-    VaryingWidth,
-    amm_width,
-    any_lambda_width,
     gp_ucb_rkhs_width,
-    igp_ucb_width,
     realized_regret_bound,
     width_of_variation,
 )
@@ -115,16 +108,10 @@ __all__ = [
     "RidgeConfidenceSet",
     "Statement",
     "UnreadablePriorError",
-    "VaryingWidth",
     "WaterFillingGain",
     "WidthRule",
-    "amm_width",
-    "any_lambda_censored_width",
-    "any_lambda_width",
-    "bounded_censored_width",
     "censored_regret_bound",
     "censored_ts_regret_bound",
-    "censored_width",
     "change_point_rate",
     "change_point_spacing",
     "check_model",
@@ -137,7 +124,6 @@ __all__ = [
     "gp_ucb_finite_width",
     "gp_ucb_rkhs_width",
     "igp_ucb_regret_bound",
-    "igp_ucb_width",
     "irgp_ucb_width",
     "most_choices",
     "noisy_constraints_bounds",

@@ -50,10 +50,9 @@ from botorch_bandits.confidence.igp_ucb import (
     DEFAULT_RKHS_BOUND,
     AMMWidth,
     KernelizedWidth,
-    any_lambda_width,
     check_not_given,
     gaps_of_defaults,
-    igp_ucb_width,
+    norm_width,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
@@ -64,7 +63,6 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     WidthRule,
     bound_constants,
-    check_all_nonnegative,
     check_bounds,
     combine_outputs,
     largest_regret,
@@ -311,133 +309,6 @@ class Censoring(Filling):
                 )
 
 
-def censored_width(
-    deviation_sum: float | Tensor,
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    outcome_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-) -> Tensor:
-    r"""Return the width of GP-UCB-SDF as printed.
-
-    .. math::
-       \nu_t = B_y \sum_s \sigma_{t-1}(x_s) + B
-               + (R + B_y) \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
-
-    Source: Verma, Dai and Low 2022, Theorem 1. The paper sums over the last ``m`` queries; in its
-    proof only queries that are still pending, and younger than ``m`` rounds, contribute, so the sum
-    over them is valid and smaller. Assumes ``lam > 1`` (with the realized gain ``lam >= 1``),
-    R-sub-Gaussian noise, ``|y - minimum| <= B_y`` and delays that depend neither on noise nor on
-    inputs. GP-TS-SDF (Theorem 3) uses this width at ``delta / 2``.
-
-    Args:
-        deviation_sum: The sum of CURRENT posterior standard deviations, at least 0.
-        rkhs_bound: ``B``, at least 0.
-        noise_bound: ``R``, at least 0.
-        outcome_bound: ``B_y``, at least 0.
-        information_gain: The gain of all rows, in nats.
-        delta: The bound fails with at most this probability.
-
-    Returns:
-        A float64 tensor of the shape to which the arguments broadcast.
-
-    Example:
-        >>> censored_width(0.5, 2.0, 0.1, 0.9, 0.0, delta=2.0 * math.exp(-1.0)).item()
-        4.45
-    """
-    pending = _of_pending(deviation_sum, outcome_bound)
-    noise = _of_both(noise_bound, outcome_bound)
-    half = check_probability("delta", delta) / 2.0
-    return pending + igp_ucb_width(rkhs_bound, noise, information_gain, half)
-
-
-def any_lambda_censored_width(
-    deviation_sum: float | Tensor,
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    outcome_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    lam: float | Tensor,
-) -> Tensor:
-    r"""Return the width for censored feedback that holds for every regularization.
-
-    .. math::
-       \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
-       + \frac{R + B_y}{\sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(2/\delta))}
-
-    Source: the proof of Theorem 1 of Verma, Dai and Low 2022 before it uses ``lam > 1``. It is the
-    width without censoring (:func:`any_lambda_width`) for noise and censoring together, each at
-    ``delta / 2``, and what the missing outcomes may change.
-
-    Args:
-        deviation_sum: See :func:`censored_width`.
-        rkhs_bound: See :func:`censored_width`.
-        noise_bound: See :func:`censored_width`.
-        outcome_bound: See :func:`censored_width`.
-        information_gain: See :func:`censored_width`.
-        delta: The bound fails with at most this probability.
-        lam: The regularization, a variance, greater than 0.
-
-    Returns:
-        A float64 tensor of the shape to which the arguments broadcast.
-    """
-    pending = _of_pending(deviation_sum, outcome_bound)
-    noise = _of_both(noise_bound, outcome_bound)
-    half = check_probability("delta", delta) / 2.0
-    width = any_lambda_width(rkhs_bound, noise, information_gain, half, lam)
-    return pending / lam + width
-
-
-def bounded_censored_width(
-    deviation_sum: float | Tensor,
-    rkhs_bound: float | Tensor,
-    outcome_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    lam: float | Tensor,
-) -> Tensor:
-    r"""Return the width for censored outcomes of a bounded range, for every regularization.
-
-    .. math::
-       \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
-       + \frac{B_y}{2 \sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
-
-    It is tighter than :func:`any_lambda_censored_width` if ``y - minimum`` lies in ``[0, B_y]``:
-    the censored value of an outcome after ``m`` rounds, which is the outcome or 0, has the mean
-    :math:`\rho_m f(x)` and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's
-    lemma). One event replaces two, and ``R`` is not needed.
-
-    Args:
-        deviation_sum: See :func:`censored_width`.
-        rkhs_bound: See :func:`censored_width`.
-        outcome_bound: ``B_y``, the length of the interval, at least 0.
-        information_gain: See :func:`censored_width`.
-        delta: The bound fails with at most this probability.
-        lam: The regularization, a variance, greater than 0.
-
-    Returns:
-        A float64 tensor of the shape to which the arguments broadcast.
-    """
-    pending = _of_pending(deviation_sum, outcome_bound)
-    half = 0.5 * check_all_nonnegative("outcome_bound", outcome_bound)
-    width = any_lambda_width(rkhs_bound, half, information_gain, delta, lam)
-    return pending / lam + width
-
-
-def _of_pending(deviation_sum: float | Tensor, outcome_bound: float | Tensor) -> Tensor:
-    """Return what the outcomes that are missing may change, at ``lam = 1``."""
-    deviations = check_all_nonnegative("deviation_sum", deviation_sum)
-    return check_all_nonnegative("outcome_bound", outcome_bound) * deviations
-
-
-def _of_both(noise_bound: float | Tensor, outcome_bound: float | Tensor) -> Tensor:
-    """Return the bound on the noise and the censoring of an outcome together."""
-    noise = check_all_nonnegative("noise_bound", noise_bound)
-    return noise + check_all_nonnegative("outcome_bound", outcome_bound)
-
-
 DELAYS_ALIKE = (
     "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
     "rounds; outcomes that fail, are retracted or never arrive count as delayed forever"
@@ -465,10 +336,11 @@ ALL_QUERIES_ENTER = (
 
 @dataclass(frozen=True)
 class CensoredWidth(WidthRule):
-    """Censored feedback: Verma, Dai and Low 2022, Theorem 1.
+    r"""Censored feedback: Verma, Dai and Low 2022, Theorem 1.
 
-    It uses the prior of the CENSORED model, whose gain counts pending and lost rows. If the noise
-    differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
+    The formulas are those of :class:`.BoundedNorm`, and delays depend neither on noise nor on
+    inputs. The rule uses the prior of the CENSORED model, whose gain counts pending and lost rows.
+    If the noise differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
     :func:`gaps_of_rows`.
 
     Attributes:
@@ -480,8 +352,10 @@ class CensoredWidth(WidthRule):
             choices.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form that holds for every regularization instead of the printed one.
-        bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]`` (it holds for
-            every regularization).
+        bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]``, which holds for
+            every regularization: the censored value of an outcome after ``m`` rounds, which is the
+            outcome or 0, has the mean :math:`\rho_m f(x)` and a range of ``B_y``, so it is
+            ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event replaces two.
         units: ``"outcome"``: bounds are in raw outcome units. ``"prior"``: they are multiples of
             the prior standard deviation.
         constant: A constant that replaces everything but the sum over pending queries (the paper's
@@ -597,18 +471,16 @@ class CensoredWidth(WidthRule):
             rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
             noise_bound = pick_noise(j, prior, unit)
             outcome_bound = pick("outcome_bound", j, unit)
+            for_every_lam = self.any_lambda or self.bounded_outcomes
+            pending = outcome_bound * deviations / (prior.lam if for_every_lam else 1.0)
             if self.constant is not None:
-                factor = prior.lam if self.any_lambda or self.bounded_outcomes else 1.0
-                return outcome_bound * deviations / factor
-            gain, lam = prior.information_gain, prior.lam
-            if self.bounded_outcomes:
-                return bounded_censored_width(
-                    deviations, rkhs_bound, outcome_bound, gain, delta, lam
-                )
-            bounds = (rkhs_bound, noise_bound, outcome_bound)
-            if self.any_lambda:
-                return any_lambda_censored_width(deviations, *bounds, gain, delta, lam)
-            return censored_width(deviations, *bounds, gain, delta)
+                return pending
+            noise, share = noise_bound + outcome_bound, delta / 2.0
+            if self.bounded_outcomes:  # one event replaces those of noise and of censoring
+                noise, share = outcome_bound / 2.0, delta
+            gain = prior.information_gain
+            width = norm_width(rkhs_bound, noise, gain, share, prior.lam, for_every_lam)
+            return width + pending
 
         try:
             width = combine_outputs(summary, self.delta, of_output)

@@ -72,7 +72,7 @@ from botorch_bandits.checks import (
     counted,
 )
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
-from botorch_bandits.confidence.igp_ucb import any_lambda_width
+from botorch_bandits.confidence.igp_ucb import BoundedNorm
 from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
     part_of,
@@ -536,7 +536,7 @@ def diagnose_bounds(
     )
 
     def regret(B: float) -> float:
-        width = float(any_lambda_width(B, noise, gain, delta, lam))
+        width = float(BoundedNorm(B, noise, delta, lam, any_lambda=True).width(gain))
         if prior.is_stationary:
             return min(2.0 * width * deviations, 2.0 * B * math.sqrt(largest) * num_rows)
         return 2.0 * width * deviations

@@ -25,7 +25,7 @@ class Facts:
         subject: What the confidence bounds are on, if it is not the outcome.
         function: What the function that is modeled is called, if it is not that of the outcome.
         variation: By how much the function of a round may differ from a fixed one, in outcome
-            units; see :class:`.VaryingWidth`.
+            units; see :class:`.KernelizedWidth`.
         draws: Whether points maximize draws, so that the bounds have half of ``delta``.
         is_drawn: Whether the theorem is about functions that are drawn from a prior.
         is_alone: Whether an acquisition function is used alone, without a loop that knows its rows.

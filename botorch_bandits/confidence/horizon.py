@@ -55,8 +55,7 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
 )
-from botorch_bandits.confidence.censored import any_lambda_censored_width, censored_width
-from botorch_bandits.confidence.igp_ucb import any_lambda_width, igp_ucb_width
+from botorch_bandits.confidence.igp_ucb import BoundedNorm
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]
@@ -663,9 +662,7 @@ def _kernelized(
 ) -> Tensor:
     """The width of IGP-UCB."""
     lam = _check_lam(lam, any_lambda)
-    if any_lambda:
-        return any_lambda_width(rkhs_bound, noise_bound, gain, delta, lam)
-    return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+    return BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda).width(gain)
 
 
 def _censored(
@@ -679,10 +676,8 @@ def _censored(
 ) -> tuple[Tensor, float]:
     """Return the width of censored feedback without its sum, and the factor of the sum."""
     lam = _check_lam(lam, any_lambda)
-    known = (rkhs_bound, noise_bound, outcome_bound, gain, delta)
-    if any_lambda:
-        return any_lambda_censored_width(0.0, *known, lam), outcome_bound / lam
-    return censored_width(0.0, *known), outcome_bound
+    known = BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda, outcome_bound)
+    return known.width(gain), float(known.pending(1.0))
 
 
 def _of_noisy_epoch(

@@ -69,8 +69,9 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -115,77 +116,6 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
     prior_gaps,
 )
-
-
-def igp_ucb_width(
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-) -> Tensor:
-    r"""Return the width of IGP-UCB as printed in the paper.
-
-    .. math:: w_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(1/\delta))}
-
-    Source: Chowdhury and Gopalan 2017, Theorem 2 (there ``beta_t = w_t``). Assumes
-    ``||f||_k <= B`` and R-sub-Gaussian noise. The proof uses the gain only through
-    ``ln det(I + K / lam)``, so the realized information gain may replace :math:`\gamma_{t-1}`; with
-    it the width holds for every ``lam >= 1``. For ``lam < 1`` it is NOT a bound: use
-    :func:`any_lambda_width`. The scale ``v_t`` of GP-TS (Theorem 4) is this width at ``delta / 2``.
-
-    Args:
-        rkhs_bound: ``B``, at least 0. Scalar or tensor.
-        noise_bound: ``R``, at least 0. Scalar or tensor.
-        information_gain: The gain of the data in the posterior (0 without data), in nats.
-            Scalar or tensor of any shape that broadcasts.
-        delta: The bound fails with at most this probability.
-
-    Returns:
-        A float64 tensor of the broadcast shape.
-
-    Example:
-        >>> igp_ucb_width(2.0, 0.1, information_gain=0.0, delta=math.exp(-1.0)).item()
-        2.2
-    """
-    delta = check_probability("delta", delta)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    noise = check_all_nonnegative("noise_bound", noise_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    return bound + noise * radius_of_gain(gain + 1.0, delta)
-
-
-def any_lambda_width(
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    lam: float | Tensor,
-) -> Tensor:
-    r"""Return the width for R-sub-Gaussian noise that holds for every regularization.
-
-    .. math:: w_t = B + \frac{R}{\sqrt{\lambda}} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
-
-    Source: the proof of Theorem 2 of Chowdhury and Gopalan 2017 before it sets
-    ``lam = 1 + 2/T`` (the self-normalized bound of Abbasi-Yadkori 2011 in feature space).
-
-    Args:
-        rkhs_bound: ``B``, at least 0. Scalar or tensor.
-        noise_bound: ``R``, at least 0. Scalar or tensor.
-        information_gain: ``1/2 ln det(I + K / lam)`` of the data in the posterior, in nats.
-        delta: The bound fails with at most this probability.
-        lam: The regularization, a variance, greater than 0. Scalar or tensor.
-
-    Returns:
-        A float64 tensor of the broadcast shape.
-    """
-    delta = check_probability("delta", delta)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    noise = check_all_nonnegative("noise_bound", noise_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    lam = torch.as_tensor(lam, dtype=DTYPE)
-    if not (lam > 0).all():
-        raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
-    return bound + noise / lam.sqrt() * radius_of_gain(gain, delta)
 
 
 def radius_of_gain(gain: float | Tensor, delta: float) -> Tensor:
@@ -380,37 +310,6 @@ def gp_ucb_rkhs_width(
     bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
     gain = check_all_nonnegative("maximal_information_gain", maximal_information_gain)
     return torch.sqrt(2.0 * bound**2 + 300.0 * gain * math.log(t / delta) ** 3)
-
-
-def amm_width(
-    rkhs_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    radius_factor: float | Tensor,
-) -> Tensor:
-    r"""Return the width of the analytic mixture martingale bound (AMM).
-
-    .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad a_0 = R^2 / c
-
-    for the posterior with regularization ``a_0``, the model's own if ``c = R^2 / lam``.
-
-    Source: Flynn and Reeb 2024, the analytic bound. Assumes ``||f||_k <= B``, R-sub-Gaussian noise
-    and ``c`` fixed before any data.
-
-    Args:
-        rkhs_bound: ``B``, at least 0. Scalar or tensor.
-        information_gain: ``1/2 ln det(I + K / a_0)`` of the observed inputs, in nats.
-        delta: The bound fails with at most this probability.
-        radius_factor: ``c``, at least 0. Scalar or tensor.
-
-    Returns:
-        A float64 tensor of the broadcast shape.
-    """
-    delta = check_probability("delta", delta)
-    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
-    gain = check_all_nonnegative("information_gain", information_gain)
-    c = check_all_nonnegative("radius_factor", radius_factor)
-    return torch.sqrt(bound**2 + 2.0 * c * (gain + math.log(1.0 / delta)))
 
 
 SUB_GAUSSIAN_ROWS = (
@@ -709,6 +608,7 @@ class NormBounds:
         of_rows: str,
         further: tuple[str, ...],
         gaps: Iterable[str],
+        further_constants: Mapping[str, float] = MappingProxyType({}),
         **named: Any,
     ) -> Guarantee:
         """Return what a theorem on the norm guarantees.
@@ -719,6 +619,7 @@ class NormBounds:
             of_rows: What the width assumes if a number bounds the noise of rows that differ.
             further: Further assumptions.
             gaps: The gaps that are particular to the width.
+            further_constants: Further constants by name.
             **named: Method and theorem.
         """
         constants = bound_constants(
@@ -741,7 +642,7 @@ class NormBounds:
                 *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
                 *further,
             ),
-            constants={**constants, **of_mean},
+            constants={**constants, **of_mean, **further_constants},
             gaps=(*prior_gaps(summary), *gaps, *gaps_of_defaults(self.not_given), *norm_gaps),
             **named,
         )
@@ -763,14 +664,18 @@ class KernelizedWidth(NormWidth):
         explicit_gain: The information gain to use instead of the realized one: a number, or a bound
             on the maximal gain as a function of the number of observations. For a model whose prior
             cannot be read, the bounds are interpreted in units of its prior standard deviation.
+        variation: By how much the function of a round may differ from a fixed one, in the units of
+            the bounds; only for models with one output.
     """
 
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
+    variation: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         super().__post_init__()
+        store_checked(self, variation=check_nonnegative("variation", self.variation))
         gain = self.explicit_gain
         if gain is not None and not isinstance(gain, GainBound):
             store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
@@ -781,11 +686,19 @@ class KernelizedWidth(NormWidth):
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             bound, noise = self.in_prior_units(summary, j, prior)
             gain = prior.information_gain if explicit_gain is None else explicit_gain
-            if self.any_lambda:
-                return bound + noise / prior.lam**0.5 * radius_of_gain(gain, delta)
-            if "noise_bound" not in self.not_given and is_model_noise(self.noise_bound, j):
+            is_modeled = "noise_bound" not in self.not_given and is_model_noise(self.noise_bound, j)
+            if is_modeled and not self.any_lambda:
                 noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
-            return bound + noise * radius_of_gain(gain + 1.0, delta)
+            width = norm_width(bound, noise, gain, delta, prior.lam, self.any_lambda)
+            if self.variation:
+                if len(summary.active) > 1:
+                    raise ValueError(
+                        f"variation is {self.variation:g}, but the model has {len(summary.active)} "
+                        "outputs. Give each output its own model, or leave variation= out."
+                    )
+                variation = self.variation / self.units_of(prior)[0]
+                width = width + width_of_variation(variation, summary.num_rows, prior.lam)
+            return width
 
         try:
             return combine_outputs(summary, self.delta, of_output)
@@ -794,9 +707,10 @@ class KernelizedWidth(NormWidth):
             is_one = not isinstance(self.rkhs_bound, tuple) and not isinstance(
                 self.noise_bound, tuple | str
             )
-            if explicit_gain is not None and not self.any_lambda and is_one:
+            has_form = not self.any_lambda and not self.variation
+            if explicit_gain is not None and has_form and is_one:
                 rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
-                return igp_ucb_width(rkhs_bound, noise_bound, explicit_gain, self.delta)  # type: ignore[arg-type]
+                return BoundedNorm(rkhs_bound, noise_bound, self.delta).width(explicit_gain)  # type: ignore[arg-type]
             raise error.in_method(
                 "the width needs the model's prior",
                 "Pass information_gain= (bounds are then in units of the prior standard "
@@ -807,6 +721,11 @@ class KernelizedWidth(NormWidth):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         gaps: list[str] = []
+        if self.variation:
+            unit = 1.0
+            if self.units == "prior":
+                unit = float(next(iter(summary.active.values())).standard_deviation.max())
+            facts = replace(facts, variation=self.variation * unit)
         lam = summary.smallest_lam()
         stated_lam = smallest_stated_lam(summary, self.noise_bound)
         if "noise_bound" in self.not_given:  # R is the square root of lam, and not 1
@@ -833,9 +752,13 @@ class KernelizedWidth(NormWidth):
             summary,
             facts,
             SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
-            () if given is None else (given.assumption,),
+            (
+                *(() if given is None else (given.assumption,)),
+                *((facts.say(VARIES),) if self.variation else ()),
+            ),
             gaps,
-            method="IGP-UCB width",
+            {"variation": self.variation} if self.variation else {},
+            method="IGP-UCB width" + (", functions that vary" if self.variation else ""),
             theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {details}",
             theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
         )
@@ -967,8 +890,7 @@ class AMMWidth(NormWidth):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             bound, noise = self.in_prior_units(summary, j, prior)
-            c = noise**2 / prior.lam  # makes a_0 = lam
-            return (bound**2 + c * radius_of_gain(prior.information_gain, delta) ** 2) ** 0.5
+            return mixture_width(bound, noise, prior.information_gain, delta, prior.lam)
 
         try:
             return combine_outputs(summary, self.delta, of_output)
@@ -1064,57 +986,3 @@ def realized_regret_bound(
     num_points = check_integer("num_points", num_points, minimum=1)
     logs = math.log(2.0 * num_points / delta), math.log(2.0 / delta)
     return regret_bound + noise_bound * math.sqrt(2.0 * horizon) * sum(map(math.sqrt, logs))
-
-
-@dataclass(frozen=True)
-class VaryingWidth(WidthRule):
-    """The width of IGP-UCB when the function of each round differs from a fixed one.
-
-    Attributes:
-        rule: The width for one function.
-        variation: ``v``, in the units of the rule's bounds.
-    """
-
-    rule: KernelizedWidth
-    variation: float
-
-    def __post_init__(self) -> None:
-        """Check the number."""
-        store_checked(self, variation=check_nonnegative("variation", self.variation))
-
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`.
-
-        Raises:
-            ValueError: If the model has several outputs.
-        """
-        of_one = self.rule.width(summary, round_number)
-        priors = list(summary.active.values())
-        if len(priors) > 1:
-            raise ValueError(
-                f"variation is {self.variation:g}, but the model has {len(priors)} outputs. Give "
-                "each output its own model, or leave variation= out."
-            )
-        unit = 1.0 if self.rule.units == "prior" else priors[0].standard_deviation
-        return of_one + width_of_variation(self.variation / unit, summary.num_rows, priors[0].lam)
-
-    def guarantee(
-        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
-    ) -> Guarantee:
-        unit = 1.0
-        if self.rule.units == "prior":
-            unit = float(next(iter(summary.active.values())).standard_deviation.max())
-        facts = replace(facts, variation=self.variation * unit)
-        told = self.rule.guarantee(summary, round_number, facts)
-        return replace(
-            told,
-            method=f"{told.method}, functions that vary",
-            assumptions=(*told.assumptions, facts.say(VARIES)),
-            constants={**told.constants, "variation": self.variation},
-        )
-
-    def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        return self.rule.information_gain(summary)
-
-    def bound_on_gain(self) -> GainBound | None:
-        return self.rule.bound_on_gain()

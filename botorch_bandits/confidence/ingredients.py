@@ -17,7 +17,6 @@ from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
     RKHSWidth,
-    VaryingWidth,
     complete_bounds,
 )
 from botorch_bandits.confidence.width_rules import (
@@ -138,12 +137,11 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     delta, units = options["delta"], options["units"]
     any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
     norm, noise, not_given = complete_bounds(name, *bounds, units)
-    rule = KernelizedWidth(norm, noise, delta, units, not_given, any_lambda, gain)
     if width is not None:
         return ConstantWidth(width)
     if has_none and options.get("default_width") is not None:
         return ConstantWidth(options["default_width"], is_default=True)
-    return VaryingWidth(rule, variation) if variation else rule
+    return KernelizedWidth(norm, noise, delta, units, not_given, any_lambda, gain, variation)
 
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")

@@ -24,6 +24,7 @@ from botorch_bandits.change_points import OracleRestart, Reset
 from botorch_bandits.checks import is_number
 from botorch_bandits.confidence import (
     AMMWidth,
+    BoundedNorm,
     BoxGain,
     DesignGain,
     Forecast,
@@ -31,10 +32,7 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     PriorSummary,
     UnreadablePriorError,
-    VaryingWidth,
     WidthRule,
-    amm_width,
-    any_lambda_width,
     censored_regret_bound,
     censored_ts_regret_bound,
     change_point_rate,
@@ -42,7 +40,6 @@ from botorch_bandits.confidence import (
     exact_constraints_bounds,
     exact_violation_bound,
     gp_ts_regret_bound,
-    igp_ucb_width,
     noisy_constraints_bounds,
     regret_bound_of_width,
     regret_exponent,
@@ -256,14 +253,11 @@ def _regret_of_horizon(
         ) + tail
     if isinstance(rule, AMMWidth) and _is_plain(rule):
         B, R = (loop.in_prior_units(float(b), rule.units) for b in _numbers(rule))
-        width = float(amm_width(B, gain(T - 1) if T > 1 else 0.0, rule.delta, R**2 / lam))
+        bounds = BoundedNorm(B, R, rule.delta, lam)
+        width = float(bounds.mixture_width(gain(T - 1) if T > 1 else 0.0))
         return "Flynn and Reeb 2024, with the sum of deviations by the gain", s * (
             regret_bound_of_width(width, T, gain, lam)
         )
-    variation = 0.0
-    if isinstance(rule, VaryingWidth):
-        variation = loop.in_prior_units(rule.variation, rule.rule.units)
-        rule = rule.rule
     if not isinstance(rule, KernelizedWidth) or not _is_plain(rule):
         return None
     B, R = (loop.in_prior_units(float(b), rule.units) for b in _numbers(rule))
@@ -274,11 +268,8 @@ def _regret_of_horizon(
         bound = gp_ts_regret_bound(T, some, B, R, regret.delta, lam, points, rule.any_lambda)
         return f"{CHOWDHURY}, Theorem 4", s * bound
     before = gain(T - 1) if T > 1 else 0.0
-    width = float(
-        any_lambda_width(B, R, before, rule.delta, torch.tensor(lam, dtype=torch.float64))
-        if rule.any_lambda
-        else igp_ucb_width(B, R, before, rule.delta)
-    )
+    variation = loop.in_prior_units(rule.variation, rule.units)
+    width = float(BoundedNorm(B, R, rule.delta, lam, rule.any_lambda).width(before))
     width += variation * math.sqrt((T - 1) / lam)
     bound = regret_bound_of_width(width, T, gain, lam) + 2.0 * variation * T
     return f"{CHOWDHURY}, Theorem 3", s * bound

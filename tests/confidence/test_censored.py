@@ -12,12 +12,10 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
+    BoundedNorm,
     CensoredWidth,
     PriorSummary,
     UnreadablePriorError,
-    any_lambda_censored_width,
-    bounded_censored_width,
-    censored_width,
 )
 
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "outcome_bound": 1.5}
@@ -40,17 +38,11 @@ def test_every_form_is_its_formula(seed: int) -> None:
         + B
         + (R + B_y) / math.sqrt(lam) * math.sqrt(2 * (gain + math.log(2 / delta)))
     )
-    bounded = (
-        B_y / lam * total
-        + B
-        + B_y / (2 * math.sqrt(lam)) * math.sqrt(2 * (gain + math.log(1 / delta)))
-    )
     found = (
-        censored_width(total, B, R, B_y, gain, delta),
-        any_lambda_censored_width(total, B, R, B_y, gain, delta, lam),
-        bounded_censored_width(total, B, B_y, gain, delta, lam),
+        BoundedNorm(B, R, delta, outcome_bound=B_y).width(gain, total),
+        BoundedNorm(B, R, delta, lam, any_lambda=True, outcome_bound=B_y).width(gain, total),
     )
-    for width, expected in zip(found, (printed, any_lambda, bounded), strict=True):
+    for width, expected in zip(found, (printed, any_lambda), strict=True):
         assert width.dtype == torch.float64
         assert width.item() == pytest.approx(expected, rel=1e-12)
 
@@ -58,11 +50,10 @@ def test_every_form_is_its_formula(seed: int) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: censored_width(-1.0, 1.0, 0.1, 1.0, 0.0, 0.1), "deviation_sum"),
-        (lambda: censored_width(0.0, 1.0, 0.1, -1.0, 0.0, 0.1), "outcome_bound"),
-        (lambda: censored_width(0.0, 1.0, 0.1, 1.0, 0.0, 1.5), "delta is 1.5"),
-        (lambda: bounded_censored_width(0.0, 1.0, 1.0, 0.0, 0.1, 0.0), "lam is 0.0"),
-        (lambda: any_lambda_censored_width(0.0, 1.0, 0.1, 1.0, 0.0, 0.1, -1.0), "lam is -1.0"),
+        (lambda: BoundedNorm(1.0, 0.1, 0.1, outcome_bound=1.0).width(0.0, -1.0), "deviation_sum"),
+        (lambda: BoundedNorm(1.0, 0.1, 0.1, outcome_bound=-1.0), "outcome_bound"),
+        (lambda: BoundedNorm(1.0, 0.1, 1.5, outcome_bound=1.0), "delta is 1.5"),
+        (lambda: BoundedNorm(1.0, 0.1, 0.1, -1.0), "lam is -1.0"),
         (lambda: CensoredWidth(2.0, 0.1), "needs outcome_bound="),
         (lambda: CensoredWidth(2.0, None, 1.0), "needs noise_bound="),
         (lambda: CensoredWidth(None, None, 1.0, bounded_outcomes=True), "needs rkhs_bound="),

@@ -13,13 +13,13 @@ from torch import Tensor
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
     AMMWidth,
+    BoundedNorm,
     CompactBoxWidth,
     KernelizedWidth,
     PriorSummary,
     RandomizedWidth,
     RKHSWidth,
     WaterFillingGain,
-    amm_width,
     gp_ucb_compact_width,
     gp_ucb_rkhs_width,
     irgp_ucb_width,
@@ -73,7 +73,9 @@ def test_amm() -> None:
     bound, gain, delta, c = 2.0, 5.0, 0.1, 0.7
     # c ln det + 2 c ln(1 / delta) + B^2, and ln det is twice the gain
     expected = math.sqrt(c * 2 * gain + 2 * c * math.log(1 / delta) + bound**2)
-    assert float(amm_width(bound, gain, delta, c)) == pytest.approx(expected, abs=1e-12)
+    lam, noise = 0.3, math.sqrt(0.3 * c)
+    width = BoundedNorm(bound, noise, delta, lam).mixture_width(gain)
+    assert float(width) == pytest.approx(expected, abs=1e-12)
 
 
 def test_irgp() -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_bandits.confidence import (
-    any_lambda_width,
+    BoundedNorm,
     gp_ucb_finite_width,
-    igp_ucb_width,
 )
 from botorch_bandits.confidence.width_rules import check_scale
 
@@ -50,7 +49,7 @@ def test_gp_ucb_on_finitely_many_arms(num_arms: int, round_number: int, delta: f
 def test_igp_ucb(rkhs_bound: float, noise_bound: float, gain: float, delta: float) -> None:
     # 002, Theorem 2: beta_t = B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), the width itself.
     expected = rkhs_bound + noise_bound * math.sqrt(2.0 * (gain + 1.0 - math.log(delta)))
-    width = igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+    width = BoundedNorm(rkhs_bound, noise_bound, delta).width(gain)
     assert width.item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -60,17 +59,17 @@ def test_any_lambda(
     rkhs_bound: float, noise_bound: float, gain: float, delta: float, lam: float
 ) -> None:
     expected = rkhs_bound + noise_bound / math.sqrt(lam) * math.sqrt(2.0 * (gain - math.log(delta)))
-    width = any_lambda_width(rkhs_bound, noise_bound, gain, delta, lam)
+    width = BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda=True).width(gain)
     assert width.item() == pytest.approx(expected, rel=1e-12)
     if lam >= 1.0:  # there the printed width is the looser of the two
-        assert width.item() <= igp_ucb_width(rkhs_bound, noise_bound, gain, delta).item()
+        assert width.item() <= BoundedNorm(rkhs_bound, noise_bound, delta).width(gain).item()
 
 
 def test_widths_are_double_whatever_the_default() -> None:
     for width in (
-        igp_ucb_width(1, 1, 1, 0.1),
-        igp_ucb_width(torch.tensor(1), torch.tensor(1), torch.tensor(1), 0.1),
-        any_lambda_width(1, 1, 1, 0.1, 1),
+        BoundedNorm(1, 1, 0.1).width(1),
+        BoundedNorm(torch.tensor(1), torch.tensor(1), 0.1).width(torch.tensor(1)),
+        BoundedNorm(1, 1, 0.1, 1, any_lambda=True).width(1),
     ):
         assert width.dtype == torch.float64
 
@@ -89,17 +88,13 @@ def test_infeasible_ingredients_are_named(position: int, bad: Any) -> None:
     arguments[position] = double(bad)
     name = ("rkhs_bound", "noise_bound", "information_gain")[position]
     with pytest.raises(ValueError, match=f"{name} is .*; it must be finite and at least 0"):
-        igp_ucb_width(*arguments, 0.1)
-    with pytest.raises(ValueError, match=f"{name} is .*; it must be finite and at least 0"):
-        any_lambda_width(*arguments, 0.1, 1.0)
+        BoundedNorm(*arguments[:2], 0.1).width(arguments[2])
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5])
 def test_delta_is_a_probability(delta: float) -> None:
     with pytest.raises(ValueError, match=f"delta is {delta}; it must lie strictly between"):
-        igp_ucb_width(1.0, 1.0, 1.0, delta)
-    with pytest.raises(ValueError, match="delta is"):
-        any_lambda_width(1.0, 1.0, 1.0, delta, 1.0)
+        BoundedNorm(1.0, 1.0, delta)
     with pytest.raises(ValueError, match="delta is"):
         gp_ucb_finite_width(10, 1, delta)
 
@@ -107,7 +102,7 @@ def test_delta_is_a_probability(delta: float) -> None:
 @pytest.mark.parametrize("lam", [0.0, -1.0, NAN, [1.0, 0.0]])
 def test_lambda_is_positive(lam: Any) -> None:
     with pytest.raises(ValueError, match=r"lam is .*; it"):
-        any_lambda_width(1.0, 1.0, 1.0, 0.1, double(lam))
+        BoundedNorm(1.0, 1.0, 0.1, double(lam))
 
 
 def test_arms_and_rounds_count_from_one() -> None:

@@ -32,10 +32,9 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import MinimumLoweredWarning
 from botorch_bandits.confidence import (
-    amm_width,
+    BoundedNorm,
     gp_ucb_compact_width,
     gp_ucb_finite_width,
-    igp_ucb_width,
 )
 from tests.models.textbook import posterior, squared_exponential
 
@@ -207,10 +206,10 @@ def test_other_widths_get_the_terms_without_a_promise(name: str, domain: str) ->
         base = gp_ucb_compact_width(1, 4, DELTA, 1.0, smoothness_a=1.0, smoothness_b=2.0)
         expected = base + OUTCOME_BOUND * total
     elif name == "AMM":
-        base = amm_width(B, gain, DELTA, radius_factor=raised**2 / NOISE)
+        base = BoundedNorm(B, raised, DELTA, NOISE).mixture_width(gain)
         expected = base + OUTCOME_BOUND / NOISE * total
     elif name == "given gain":
-        expected = igp_ucb_width(B, raised, 2.5, DELTA / 2) + OUTCOME_BOUND * total
+        expected = BoundedNorm(B, raised, DELTA / 2).width(2.5) + OUTCOME_BOUND * total
     else:  # the draw of the round
         expected = plain.ask().diagnostics["width"] + OUTCOME_BOUND * total
     assert loop.ask().diagnostics["width"] == pytest.approx(float(expected), abs=1e-8)
