@@ -202,9 +202,7 @@ class Censored(Censoring, Feedback):
     def check_outcome(
         self,
         query: Query,
-        reward: float,
-        num_queries: int,
-        now: float,
+        outcome: Outcome,
         history: History,
         scale: OutcomeScale | None = None,
     ) -> None:
@@ -212,9 +210,7 @@ class Censored(Censoring, Feedback):
 
         Args:
             query: Its query.
-            reward: The reward.
-            num_queries: The number of queries asked so far.
-            now: The time in seconds.
+            outcome: The outcome.
             history: What was told before.
             scale: What is known about the size of noise and outcomes.
 
@@ -227,6 +223,7 @@ class Censored(Censoring, Feedback):
             MinimumLoweredWarning: If it is the lowest one so far and ``on_lower="lower"``.
             LateOutcomeWarning: If its query was given up.
         """
+        reward = outcome.reward
         if self.minimum is not None and history.is_better(self.minimum, reward):
             told = [outcome.reward for outcome in history.outcomes]
             # for costs, the minimum is the largest value, and worse values lie above it
@@ -259,13 +256,12 @@ class Censored(Censoring, Feedback):
                         BelowMinimumWarning,
                         stacklevel=level_of_users_line(),
                     )
-        outcome = Outcome(query.id, reward, now, num_queries)
         if self.is_late(query, outcome):
             warnings.warn(
                 f"the outcome of query_id {query.id} came after max_delay={self.max_delay} "
                 f"{self.unit}: it is recorded, but kept out of the model.",
                 LateOutcomeWarning,
-                stacklevel=3,
+                stacklevel=level_of_users_line(),
             )
 
     def check_constraints(self, constraints: Sequence[float]) -> None:

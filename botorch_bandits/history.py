@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import (
@@ -296,6 +298,8 @@ Event: TypeAlias = Outcome | Failure
 Entry = TypeVar("Entry", bound=Query | Event)
 """A query, or what ended it."""
 
+OneEvent = TypeVar("OneEvent", bound=Event)
+
 
 def input_of(query: Query) -> Tensor:
     """Return the context and the point of a query in one vector, as a copy."""
@@ -488,6 +492,44 @@ def state_after(event: Event | None) -> str:
     return Query.state if event is None else event.state
 
 
+class Growing:
+    """Numbers that grow at their end, in memory that doubles; NumPy appends faster than PyTorch.
+
+    Args:
+        *shape: The shape of one entry.
+        dtype: Their type.
+    """
+
+    def __init__(self, *shape: int, dtype: Any = float) -> None:
+        """See the class."""
+        self._room: NDArray[Any] = np.empty((16, *shape), dtype)
+        self._count = 0
+
+    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
+        """Add values at the end."""
+        start, self._count = self._count, self._count + len(values)
+        if self._count > len(self._room):
+            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
+            more[:start] = self._room[:start]
+            self._room = more
+        self._room[start : self._count] = values
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    @property
+    def values(self) -> Tensor:
+        """All of them, on the same memory."""
+        return torch.from_numpy(self._room[: self._count])
+
+    def without(self, i: int) -> Growing:
+        """Return all but one of them, in new memory, because callers may hold the values."""
+        kept = Growing(*self._room.shape[1:], dtype=self._room.dtype)
+        kept.append(np.delete(self._room[: self._count], i, axis=0))
+        return kept
+
+
 class History:
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
@@ -524,21 +566,25 @@ class History:
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.num_constraints = check_integer("num_constraints", num_constraints, minimum=0)
         self._queries: list[Query] = []
-        self._outcomes: dict[int, Outcome] = {}  # by query id, in order of arrival
-        self._failures: dict[int, Failure] = {}  # likewise, without retractions
-        # by query id, in the order in which they were made
-        self._retractions: dict[int, Retraction] = {}
         self._pending: dict[int, Query] = {}  # by id, in asking order
-        self._arrivals: list[Outcome] = []
         # in order of arrival; a retraction takes the position of its outcome
         self._events: list[Event] = []
-        self._best: Outcome | None = None
+        self._ended: dict[int, Event] = {}  # the same by query id
+        self._retractions: list[Retraction] = []  # in the order in which they were made
+        self._arrivals: list[Outcome] = []
+        self._best: tuple[tuple[float, int], Outcome] | None = None  # with its rank
         self.latest_at = -math.inf
+        self._avoided: list[int] = []  # ids of failed queries whose points are avoided
         self._num_weighted = 0  # outcomes with their own count or noise
-        self._num_inputs = self.context_dim + self.dim
-        # inputs, reward and constraints in order of arrival, in memory that grows by doubling
-        self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
-        self._ids = torch.empty(16, dtype=torch.long)  # of their queries, likewise
+        # inputs of all queries, and what was told of which, in order of arrival
+        self._inputs = Growing(self.context_dim + self.dim)
+        self._told, self._ids = Growing(1 + self.num_constraints), Growing(dtype=int)
+
+    def __contains__(self, entry: Query | Event) -> bool:
+        """Return whether this very entry is on record."""
+        if isinstance(entry, Query):
+            return entry in self._queries[entry.id : entry.id + 1]
+        return self._ended.get(entry.query_id) is entry
 
     def new_query(
         self,
@@ -603,42 +649,44 @@ class History:
                 means.
             noise: The variance of the reward's noise, if it differs from the model's.
 
+        Returns:
+            The outcome; the one on record if the query has it already, with the same numbers.
+
         Raises:
             KeyError: If no such query was asked.
-            ValueError: If the query has an outcome already or failed, a number is not finite,
+            ValueError: If the query has another outcome already or failed, a number is not finite,
                 constraint values are missing, not expected, too few or too many, ``count`` or
                 ``noise`` is not positive, or both are given.
             TypeError: If the reward is not a single real number, or ``count`` is not an integer.
         """
         query = self.query(query_id)
-        told = self._outcomes.get(query.id)
-        attach = "loop.attach(query.x, reward"
-        attach += ", context=query.context" if self.context_dim else ""
-        attach += ", constraints=[...])" if self.num_constraints else ")"
-        if told is not None:
+        event, num_queries = self._ended.get(query.id), len(self._queries)
+        values = constraints, count, noise
+        if event is None:
+            return self.outcome_of(query.id, reward, arrived_at, num_queries, *values)
+        reason = str(event.reason).partition("\n")[0]  # without traceback
+        if isinstance(event, Outcome):
+            arrival = event.arrived_at, event.arrived_round
+            if event == self.outcome_of(query.id, reward, *arrival, *values):
+                return event
             also, and_now = "", ""
-            if told.constraints:
-                also = f" and constraints {list(told.constraints)}"
+            if event.constraints:
+                also = f" and constraints {list(event.constraints)}"
                 and_now = f" and {shown_value(constraints)}"
             raise ValueError(
-                f"query_id {query.id} already has the reward {told.reward}{also}, and was now told "
-                f"{shown_value(reward)}{and_now}; the history is append-only. Ask again to "
+                f"query_id {query.id} already has the reward {event.reward}{also}, and was now "
+                f"told {shown_value(reward)}{and_now}; the history is append-only. Ask again to "
                 "evaluate the point a second time; if the reward on record is wrong, withdraw it: "
                 "loop.retract(query_id, reason)."
             )
-        if query.id in self._failures:
-            reason = str(self._failures[query.id].reason).partition("\n")[0]  # without traceback
-            raise ValueError(
-                f"query_id {query.id} failed ({reason}), and a failure is final. Attach the point "
-                f"with its reward: {attach}."
-            )
-        if query.id in self._retractions:
-            raise ValueError(
-                f"query_id {query.id} was retracted ({self._retractions[query.id].reason}), and a "
-                f"retraction is final. Attach the point with the right reward: {attach}."
-            )
-        return self.outcome_of(
-            query.id, reward, arrived_at, len(self._queries), constraints, count, noise
+        attach = "loop.attach(query.x, reward"
+        attach += ", context=query.context" if self.context_dim else ""
+        attach += ", constraints=[...])" if self.num_constraints else ")"
+        is_failure = event.state == Failure.state
+        raise ValueError(
+            f"query_id {query.id} {'failed' if is_failure else 'was retracted'} ({reason}), and a "
+            f"{'failure' if is_failure else 'retraction'} is final. Attach the point with its "
+            f"{'' if is_failure else 'right '}reward: {attach}."
         )
 
     def new_failure(
@@ -665,21 +713,24 @@ class History:
                 finite, not expected or missing.
         """
         query = self.query(query_id)
-        if query.id not in self._pending:
-            state = self.state(query.id)
+        event = self._ended.get(query.id)
+        values: tuple[float, ...] = ()
+        if constraints is not None:
+            values = check_constraint_values(constraints, self.num_constraints)
+        if event is None:
+            reason = None if reason is None else check_text("reason", reason)
+            arrival = check_number("arrived_at", arrived_at), len(self._queries)
+            return Failure(query.id, reason, *arrival, constraints=values, avoided=avoided)
+        if isinstance(event, Outcome | Retraction):
             raise ValueError(
-                f"query_id {query.id} is already {state}; only a pending query can fail."
+                f"query_id {query.id} is already {event.state}; only a pending query can fail."
             )
-        return Failure(
-            query.id,
-            None if reason is None else check_text("reason", reason),
-            check_number("arrived_at", arrived_at),
-            len(self._queries),
-            constraints=()
-            if constraints is None
-            else check_constraint_values(constraints, self.num_constraints),
-            avoided=avoided,
-        )
+        if constraints is not None and values != event.constraints:
+            raise ValueError(
+                f"query_id {query.id} failed with constraints {list(event.constraints)}, "
+                f"and was now told {shown_value(constraints)}; a failure is final."
+            )
+        return event
 
     def new_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
         """Return the withdrawal of an outcome; once recorded, its query counts as failed.
@@ -697,16 +748,16 @@ class History:
         query = self.query(query_id)
         if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
             raise ValueError("reason is blank; say why the outcome is withdrawn.")
-        outcome = self._outcomes.get(query.id)
-        if outcome is None:
-            state, remedy = self.state(query.id), "There is nothing to withdraw."
-            if state == "pending":
+        outcome = self._ended.get(query.id)
+        if not isinstance(outcome, Outcome):
+            remedy = "There is nothing to withdraw."
+            if outcome is None:
                 remedy = "Nothing was told yet; say that nothing will come with fail()."
-            if state == "retracted":
-                remedy = f"The reason was: {self._retractions[query.id].reason}"
+            elif isinstance(outcome, Retraction):
+                remedy = f"The reason was: {outcome.reason}"
             raise ValueError(
-                f"query_id {query.id} is {state}, and only an outcome that was told can be "
-                f"retracted. {remedy}"
+                f"query_id {query.id} is {state_after(outcome)}, and only an outcome that was told "
+                f"can be retracted. {remedy}"
             )
         return Retraction(
             query_id=query.id,
@@ -756,22 +807,32 @@ class History:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
                 :meth:`new_retraction`.
         """
+        if entry in self:
+            return entry
         if isinstance(entry, Query):
-            self.latest_at = max(self.latest_at, entry.asked_at)
+            at = entry.asked_at
             self._queries.append(entry)
             self._pending[entry.id] = entry
-            return entry
-        if isinstance(entry, Retraction):
-            self.latest_at = max(self.latest_at, entry.retracted_at)
+            self._inputs.append([input_of(entry).cpu().numpy()])
+        elif isinstance(entry, Retraction):
+            at = entry.retracted_at
             self._withdraw(entry)
-            return entry
-        self.latest_at = max(self.latest_at, entry.arrived_at)
-        if isinstance(entry, Outcome):
-            self._add_row(entry)
         else:
-            self._failures[entry.query_id] = entry
-        self._events.append(entry)
-        del self._pending[entry.query_id]
+            at = entry.arrived_at
+            self._events.append(entry)
+            self._ended[entry.query_id] = entry
+            del self._pending[entry.query_id]
+            if isinstance(entry, Outcome):
+                self._arrivals.append(entry)
+                self._ids.append([entry.query_id])
+                self._told.append([[entry.reward, *entry.constraints]])
+                self._num_weighted += entry.is_weighted
+                rank = self.rank(entry)
+                if self._best is None or rank > self._best[0]:
+                    self._best = rank, entry
+            elif entry.avoided:
+                self._avoided.append(entry.query_id)
+        self.latest_at = max(self.latest_at, at)
         return entry
 
     def __repr__(self) -> str:
@@ -810,12 +871,12 @@ class History:
     @property
     def num_arrived(self) -> int:
         """The number of outcomes that arrived and were not retracted."""
-        return len(self._outcomes)
+        return len(self._arrivals)
 
     @property
     def num_failed(self) -> int:
         """The number of queries that failed; those whose outcome was retracted are not counted."""
-        return len(self._failures)
+        return len(self._events) - len(self._arrivals) - len(self._retractions)
 
     @property
     def num_retracted(self) -> int:
@@ -840,17 +901,18 @@ class History:
     @property
     def failures(self) -> tuple[Failure, ...]:
         """All failures in the order in which they arrived."""
-        return tuple(self._failures.values())
+        ended = (self._latest(Failure, query_id) for query_id in self._ended)
+        return tuple(event for event in ended if event is not None)
 
     @property
     def retractions(self) -> tuple[Retraction, ...]:
         """All retractions, with what had been told, in the order in which they were made."""
-        return tuple(self._retractions.values())
+        return tuple(self._retractions)
 
     def rounds_with_retracted(self) -> list[int]:
         """Return the rounds between an outcome's arrival and its retraction, in order."""
         rounds: set[int] = set()
-        for retraction in self._retractions.values():
+        for retraction in self._retractions:
             rounds.update(range(retraction.arrived_round + 1, retraction.retracted_round + 1))
         return sorted(rounds)
 
@@ -909,7 +971,7 @@ class History:
         Raises:
             KeyError: If no such query was asked.
         """
-        return self._outcomes.get(self.query(query_id).id)
+        return self._latest(Outcome, query_id)
 
     def failure(self, query_id: int) -> Failure | None:
         """Return the failure of a query, or None if it did not fail.
@@ -920,7 +982,7 @@ class History:
         Raises:
             KeyError: If no such query was asked.
         """
-        return self._failures.get(self.query(query_id).id)
+        return self._latest(Failure, query_id)
 
     def retraction(self, query_id: int) -> Retraction | None:
         """Return the retraction of a query's outcome, or None if there is none.
@@ -931,7 +993,7 @@ class History:
         Raises:
             KeyError: If no such query was asked.
         """
-        return self._retractions.get(self.query(query_id).id)
+        return self._latest(Retraction, query_id)
 
     def state(self, query_id: int) -> str:
         """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
@@ -942,10 +1004,7 @@ class History:
         Raises:
             KeyError: If no such query was asked.
         """
-        i = self.query(query_id).id
-        return state_after(
-            self._retractions.get(i) or self._failures.get(i) or self._outcomes.get(i)
-        )
+        return state_after(self._ended.get(self.query(query_id).id))
 
     def arrived(self) -> tuple[Tensor, Tensor]:
         """Return the inputs and rewards that arrived, in order of arrival.
@@ -953,19 +1012,17 @@ class History:
         Returns:
             ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
         """
-        rows = self._rows[: self.num_arrived]
-        reward = self._num_inputs
-        return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
+        X, Y = self.inputs(self._ids.values), self._told.values[:, :1]
+        return X, Y.clone().to(X.device)
 
     def told(self) -> tuple[Tensor, Tensor]:
         """Return the ids of queries, and what was told of them, in order of arrival.
 
         Returns:
-            ``n`` ids and ``n x (1 + num_constraints)`` rewards and constraint values, which are not
-            to be changed.
+            ``n`` ids and ``n x (1 + num_constraints)`` rewards and constraint values, on the CPU;
+            they are not to be changed.
         """
-        n = self.num_arrived
-        return self._ids[:n], self._rows[:n, self._num_inputs :]
+        return self._ids.values, self._told.values
 
     def constraints(self) -> Tensor:
         """Return the constraint values that arrived, in order of arrival.
@@ -973,7 +1030,7 @@ class History:
         Returns:
             ``n x num_constraints`` observed values.
         """
-        return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
+        return self._told.values[:, 1:].clone()
 
     @property
     def is_weighted(self) -> bool:
@@ -986,9 +1043,9 @@ class History:
         Args:
             noise: The modeled noise variance of one observation.
         """
-        if not self.is_weighted:
+        if not self._num_weighted:
             return None
-        return self._rows.new_tensor([outcome.weight(noise) for outcome in self._arrivals])
+        return torch.tensor([each.weight(noise) for each in self._arrivals], dtype=DTYPE)
 
     def pending(self) -> tuple[Query, ...]:
         """Return the pending queries, in the order in which they were asked."""
@@ -1007,19 +1064,23 @@ class History:
             if rounds.get(query.id, round_number) >= round_number
         )
 
-    def inputs(self) -> Tensor:
-        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
-        return self.inputs_of(self._queries)
+    def inputs(self, ids: Tensor | None = None) -> Tensor:
+        """Return the inputs of queries, ``n x (context_dim + d)``, on the device of the points.
+
+        Args:
+            ids: ``n`` ids; all queries if omitted.
+        """
+        X = self._inputs.values.clone() if ids is None else self._inputs.values[ids]
+        return X.to(self._queries[0]._x.device) if self._queries else X
 
     def queries_to_avoid(self) -> tuple[Query, ...]:
         """Return the pending queries, and the failed ones that are avoided, in asking order.
 
         Their inputs become the ``X_pending`` of acquisition functions.
         """
-        avoided = [failure.query_id for failure in self._failures.values() if failure.avoided]
-        if not avoided:
-            return self.pending()
-        return tuple(self._queries[i] for i in sorted({*self._pending, *avoided}))
+        if not self._avoided:
+            return tuple(self._pending.values())
+        return tuple(self._queries[i] for i in sorted({*self._pending, *self._avoided}))
 
     def avoided_in_a_row(self, first: int = 0) -> int:
         """Return the number of failures with avoided points since the last outcome.
@@ -1041,10 +1102,10 @@ class History:
 
         That is the largest reward, or the smallest cost if ``maximize`` is False.
         """
-        if not self._outcomes:
+        if self._best is None:
             return None
-        assert self._best is not None
-        return self._queries[self._best.query_id], self._best
+        _, best = self._best
+        return self._queries[best.query_id], best
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary of plain Python values per query, in asking order.
@@ -1061,7 +1122,7 @@ class History:
         ``retracted_reward`` and ``retracted_constraints``; ``retracted_at``, ``retracted_round``
         and ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
         """
-        retraction_orders = {query_id: order for order, query_id in enumerate(self._retractions)}
+        retraction_orders = {each.query_id: k for k, each in enumerate(self._retractions)}
         ended = {event.query_id: (order, event) for order, event in enumerate(self._events)}
         records = []
         for query in self._queries:
@@ -1084,48 +1145,18 @@ class History:
         """
         return frame_of_records(self.to_records())
 
-    def inputs_of(self, queries: Iterable[Query]) -> Tensor:
-        """Return the inputs of some queries, ``n x (context_dim + d)``."""
-        rows = [input_of(query) for query in queries]
-        return torch.stack(rows) if rows else torch.empty(0, self._num_inputs, dtype=DTYPE)
-
-    def _add_row(self, outcome: Outcome) -> None:
-        n = self.num_arrived
-        if n == 0:
-            self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
-        if n == self._rows.shape[0]:
-            self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
-            self._ids = torch.cat([self._ids, torch.empty_like(self._ids)])
-        self._ids[n] = outcome.query_id
-        query = self._queries[outcome.query_id]
-        x, is_on_cpu = query._x, self._rows.device.type == "cpu"
-        if is_on_cpu and query._context is None and x.device.type == "cpu":
-            # NumPy on the same memory: assigning to parts of a tensor costs many times more
-            row = self._rows.numpy()[n]
-            row[: self._num_inputs] = x.numpy()
-        else:
-            row = self._rows[n]
-            row[: self._num_inputs] = input_of(query)
-        row[self._num_inputs] = outcome.reward
-        for j, value in enumerate(outcome.constraints, self._num_inputs + 1):
-            row[j] = value
-        self._outcomes[outcome.query_id] = outcome
-        self._arrivals.append(outcome)
-        self._num_weighted += outcome.is_weighted
-        if self._best is None or self.rank(outcome) > self.rank(self._best):
-            self._best = outcome
+    def _latest(self, kind: type[OneEvent], query_id: int) -> OneEvent | None:
+        event = self._ended.get(self.query(query_id).id)
+        return event if isinstance(event, kind) and event.state == kind.state else None
 
     def _withdraw(self, retraction: Retraction) -> None:
         """Replace an outcome with its retraction."""
-        outcome = retraction.outcome
+        outcome, query_id = retraction.outcome, retraction.query_id
         row = self._arrivals.index(outcome)
-        rows = self._rows.clone()  # a new tensor, because callers may hold this one
-        rows[row:-1] = self._rows[row + 1 :]
-        self._ids = torch.cat([self._ids[:row], self._ids[row + 1 :], self._ids[:1]])
-        arrivals = [kept for kept in self._arrivals if kept is not outcome]
-        self._events[self._events.index(outcome)] = retraction
-        self._retractions[retraction.query_id] = retraction
-        self._rows, self._arrivals = rows, arrivals
+        del self._arrivals[row]
+        self._ids, self._told = self._ids.without(row), self._told.without(row)
+        self._events[self._events.index(outcome)] = self._ended[query_id] = retraction
+        self._retractions.append(retraction)
         self._num_weighted -= outcome.is_weighted
-        self._outcomes = {kept.query_id: kept for kept in arrivals}
-        self._best = max(arrivals, key=self.rank, default=None)
+        ranked = ((self.rank(each), each) for each in self._arrivals)
+        self._best = max(ranked, key=lambda each: each[0], default=None)

@@ -25,9 +25,9 @@ from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.feedback import Censored
-from botorch_bandits.history import Event, History, Outcome, Query
+from botorch_bandits.history import Event, Growing, History, Outcome, Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.loop.view import Aspect, Growing, View
+from botorch_bandits.loop.view import Aspect, View
 
 Moments = Callable[[View, Tensor], tuple[Tensor, Tensor]]
 """Maps a view and the ids of ``k`` queries to posterior means and variances there, ``k x m``."""

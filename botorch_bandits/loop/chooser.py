@@ -59,7 +59,7 @@ from botorch_bandits.loop.guarantees import (
 )
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.settings import LoopSettings, bandit, model_of
-from botorch_bandits.loop.view import Aspect, Inputs, View, view_of
+from botorch_bandits.loop.view import Aspect, View, view_of
 from botorch_bandits.models import CandidatesModel
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 
@@ -96,7 +96,7 @@ class Chooser:
         self._minimizes = not settings.maximize
         self._of_epochs = SettingsOfEpochs(settings)
         self._settings = settings = self._of_epochs.now(None)
-        self._history, self._inputs = history, Inputs(history)
+        self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
@@ -344,7 +344,7 @@ class Chooser:
 
     def inputs(self, view: View) -> Tensor:
         """Return the inputs of the rows of a view, ``n x (context_dim + d)``."""
-        return self._inputs(view.ids)
+        return self._history.inputs(view.ids)
 
     def widened_rules(self, rules: Sequence[WidthRule], now: float) -> Sequence[WidthRule]:
         """Return rules for reward and constraints with the terms of queries pending next round.
@@ -501,7 +501,7 @@ class Chooser:
             self._settings = self._of_epochs.now(multipliers)
             self._priors = ()
         self._built_arms = self._new_arms(segment[0])
-        self._built_models = ModelEngine(self._settings, self._inputs)
+        self._built_models = ModelEngine(self._settings, self._history)
 
     def _is_weighted(self, first: int) -> bool:
         """Return whether a query that counts was told with a count, or with its own noise."""

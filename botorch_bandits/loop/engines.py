@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models import ModelListGP
@@ -42,9 +41,9 @@ from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.feedback import Feedback
-from botorch_bandits.history import History
+from botorch_bandits.history import Growing, History
 from botorch_bandits.loop.settings import LoopSettings, forgetful_recipe
-from botorch_bandits.loop.view import Growing, Inputs, View
+from botorch_bandits.loop.view import View
 from botorch_bandits.models import condition
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.reading import (
@@ -90,8 +89,7 @@ class ArmsEngine:
         self._domain, self._history, self._has_time = domain, history, has_time
         self._device = domain.choices.device
         self._num_front = player.posterior.prior.num_front
-        self._arms = Growing(dtype=int)  # of all queries, with their contexts
-        self._contexts = Growing(history.context_dim)
+        self._arms = Growing(dtype=int)  # of all queries
         self._places, self._first = Growing(dtype=int), 0  # of the queries from an id on
         self._place_of: dict[tuple[int, tuple[float, ...]], int] = {}
         self._latest = (-1, -1)
@@ -210,7 +208,7 @@ class ArmsEngine:
 
     def _fronts(self, ids: Tensor, first: int) -> Tensor:
         """Return the columns in front of the arms of queries, ``k x num_front``."""
-        parts = [self._contexts.values[ids]]
+        parts = [self._history.inputs(ids)[:, : self._history.context_dim]]
         if self._has_time:
             parts.insert(0, (ids - first + 1).to(DTYPE).unsqueeze(-1))
         return torch.cat(parts, dim=-1)
@@ -233,10 +231,6 @@ class ArmsEngine:
         elif new:
             points = torch.stack([query.x for query in new])
             self._arms.append(self._domain.index_of(points).tolist())
-        if new and self._history.context_dim:
-            self._contexts.append(torch.stack([query.context for query in new]).numpy())  # type: ignore[misc]
-        elif new:
-            self._contexts.append(np.empty((len(new), 0)))
         if self.player.numbers_by_row:
             self._number_places(first)
 
@@ -277,12 +271,12 @@ class ModelEngine:
 
     Args:
         settings: The settings of the loop.
-        inputs: The contexts and points of queries.
+        history: The history, which grows.
     """
 
-    def __init__(self, settings: LoopSettings, inputs: Inputs) -> None:
+    def __init__(self, settings: LoopSettings, history: History) -> None:
         """See the class."""
-        self._settings, self._inputs = settings, inputs
+        self._settings, self._history = settings, history
         self._kept: dict[str, tuple[View, Model]] = {}  # the last model of each use, and its rows
         self._builders: dict[str, tuple[float | None, Callable[..., Any]]] = {}
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
@@ -294,7 +288,7 @@ class ModelEngine:
             ids: ``k`` ids.
             view: The view, from whose first query the time counts.
         """
-        X = self._inputs(ids)
+        X = self._history.inputs(ids)
         if self._settings.drift_rate is None or self._settings.recipe is None:
             return X
         return torch.cat([(ids - view.first + 1).to(X).unsqueeze(-1), X], dim=-1)
@@ -359,7 +353,7 @@ class ModelEngine:
         if view.widening is None:
             X = None if self._settings.recipe is None else observed_inputs(model)  # merged, maybe
             X = self.inputs(view.ids, view) if X is None else X
-            given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y}
+            given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y.to(X.device)}
         acquisition = view.recipe.build(model, domain, **given)
         return acquisition if view.widening is None else self._widened(acquisition, view)
 

@@ -255,20 +255,20 @@ class Log:
             store_checked(query, asked_by=event.by)
             return query
         entry: Event
+        constraints = body.get("constraints")
         if event.kind == Outcome.state:
-            weighting = {name: body.get(name) for name in ("count", "noise")}
-            constraints = body.get("constraints")
-            entry = history.new_outcome(about, body["reward"], event.at, constraints, **weighting)
+            weighting = body.get("count"), body.get("noise")
+            entry = history.new_outcome(about, body["reward"], event.at, constraints, *weighting)
         elif event.kind == Failure.state:
-            avoided = bool(body.get("avoided"))
-            constraints = body.get("constraints")
-            entry = history.new_failure(about, event.at, body.get("reason"), avoided, constraints)
+            given = event.at, body.get("reason"), body.get("avoided", False), constraints
+            entry = history.new_failure(about, *given)
         elif event.kind == Retraction.state:
-            self.fit = None  # it may use a row that no longer counts
-            self.decided = NOTHING_DECIDED
+            self.fit, self.decided = None, NOTHING_DECIDED  # they may use what no longer counts
             entry = history.new_retraction(about, body["reason"], event.at)
         else:
             raise ValueError(f"events of the kind {event.kind!r} are unknown.")
+        if entry in history:
+            raise ValueError(f"query {about} has this {event.kind} event already.")
         store_checked(entry, by=event.by)
         return entry
 
@@ -284,9 +284,36 @@ def event_of(entry: Query | Event, **more: Any) -> NewEvent:
         entry: The entry.
         more: What else its body says.
     """
-    kind, at, body = _PARTS[entry.state](entry)
+    if isinstance(entry, Query):
+        kind, at, body = (
+            "asked",
+            entry.asked_at,
+            {
+                "x": entry.x.tolist(),
+                "origin": entry.origin,
+                "parameters": entry.parameters,
+                "context": None if entry.context is None else entry.context.tolist(),
+                "restriction": entry.restriction,
+                "diagnostics": _in_plain_numbers(entry.diagnostics),
+            },
+        )
+    else:
+        kind, at = entry.state, entry.arrived_at
+        body = {name: vars(entry)[name] for name in _KEPT[kind]}
+        if isinstance(entry, Retraction):
+            at = entry.retracted_at
+        if "constraints" in body:
+            body["constraints"] = list(entry.constraints) or None
     body = {name: value for name, value in {**body, **more}.items() if value is not None}
     return NewEvent(kind, entry.query_id, body, at)
+
+
+_KEPT = {
+    Outcome.state: ("reward", "constraints", "count", "noise"),
+    Failure.state: ("reason", "constraints", "avoided"),
+    Retraction.state: ("reason",),
+}
+"""What a store keeps of an event, next to its query, the time and who wrote it."""
 
 
 def _in_plain_numbers(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,49 +322,6 @@ def _in_plain_numbers(numbers: Mapping[str, Any]) -> dict[str, Any]:
         name: repr(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in numbers.items()
     }
-
-
-def _asked(query: Query) -> tuple[str, float, dict[str, Any]]:
-    body = {
-        "x": query.x.tolist(),
-        "origin": query.origin,
-        "parameters": query.parameters,
-        "context": None if query.context is None else query.context.tolist(),
-        "restriction": query.restriction,
-        "diagnostics": _in_plain_numbers(query.diagnostics),
-    }
-    return "asked", query.asked_at, body
-
-
-def _told(outcome: Outcome) -> tuple[str, float, dict[str, Any]]:
-    body = {
-        "reward": outcome.reward,
-        "constraints": list(outcome.constraints) or None,
-        "count": outcome.count,
-        "noise": outcome.noise,
-    }
-    return outcome.state, outcome.arrived_at, body
-
-
-def _failed(failure: Failure) -> tuple[str, float, dict[str, Any]]:
-    body = {
-        "reason": failure.reason,
-        "constraints": list(failure.constraints) or None,
-        "avoided": failure.avoided or None,
-    }
-    return failure.state, failure.arrived_at, body
-
-
-def _retracted(retraction: Retraction) -> tuple[str, float, dict[str, Any]]:
-    return retraction.state, retraction.retracted_at, {"reason": retraction.reason}
-
-
-_PARTS: dict[str, Callable[[Any], tuple[str, float, dict[str, Any]]]] = {
-    Query.state: _asked,
-    Outcome.state: _told,
-    Failure.state: _failed,
-    Retraction.state: _retracted,
-}
 
 
 class DifferentSettingsError(ValueError):

@@ -20,14 +20,12 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
     check_all_carried,
-    check_constraint_values,
     check_context,
     check_positive,
     explains_arguments,
     is_list,
     level_of_users_line,
     name_of,
-    shown_value,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee, ModelCheck
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
@@ -377,16 +375,11 @@ class BanditLoop(TakesTurns):
         """
         with self._lock:
             while True:
-                told = self._history.outcome(query_id)
-                if told is not None:
-                    given = (told.arrived_at, told.arrived_round, constraints, count, noise)
-                    if told == self._history.outcome_of(told.query_id, reward, *given):
-                        return told
-                now = self._log.now(at)
-                outcome = self._history.new_outcome(
-                    query_id, reward, now, constraints, count=count, noise=noise
-                )
-                self._check_told(outcome, self._history.query(query_id), now)
+                given = reward, self._log.now(at), constraints, count, noise
+                outcome = self._history.new_outcome(query_id, *given)
+                if outcome in self._history:
+                    return outcome
+                self._check_told(outcome)
                 if recorded := self._log.record(outcome):
                     return recorded[0]
 
@@ -489,7 +482,7 @@ class BanditLoop(TakesTurns):
                     outcome = self._history.outcome_of(
                         query.id, reward, now, round_number, constraints, count, noise
                     )
-                    self._check_told(outcome, query, now)
+                    self._check_told(outcome, query)
                     self._warn_of_a_repeat(query, outcome)
                     entries.append(outcome)
                 if recorded := self._log.record(*entries):
@@ -537,23 +530,18 @@ class BanditLoop(TakesTurns):
         """
         avoided = avoid and self.settings.feedback.hallucinates
         with self._lock:
-            while (told := self._history.failure(query_id)) is None:
-                now = self._log.now(at)
-                failure = self._history.new_failure(query_id, now, reason, avoided, constraints)
+            while True:
+                given = self._log.now(at), reason, avoided, constraints
+                failure = self._history.new_failure(query_id, *given)
+                if failure in self._history:
+                    return failure
                 if failure.constraints:
                     check_all_carried(0.0, failure.constraints)
-                    lost = Outcome(query_id, 0.0, now, failure.arrived_round, failure.constraints)
+                    arrival = failure.arrived_at, failure.arrived_round
+                    lost = Outcome(failure.query_id, 0.0, *arrival, failure.constraints)
                     self._chooser.check_outcome(lost)
                 if self._log.record(failure):
                     warn_of_repeated_failures(self.settings, self._history)
-            if constraints is not None:
-                given = check_constraint_values(constraints, self.settings.num_constraints)
-                if told.constraints != given:
-                    raise ValueError(
-                        f"query_id {query_id} failed with constraints {list(told.constraints)}, "
-                        f"and was now told {shown_value(constraints)}; a failure is final."
-                    )
-            return told
 
     def retract(self, query_id: int, reason: str, *, at: float | None = None) -> Retraction:
         """Withdraw an outcome that was told, because it is wrong.
@@ -891,14 +879,15 @@ class BanditLoop(TakesTurns):
                 stacklevel=level_of_users_line(),
             )
 
-    def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
+    def _check_told(self, outcome: Outcome, query: Query | None = None) -> None:
         check_all_carried(outcome.reward, outcome.constraints)
-        if outcome.is_weighted:
-            check_weighted(self.settings, outcome)
-        if (feedback := self.settings.feedback.censored) is not None:
-            scale, arrived = self.settings.outcome_scale, outcome.arrived_round
-            feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
-        if self.settings.constraints is not None:
+        settings, history = self.settings, self._history
+        if outcome.count is not None or outcome.noise is not None:
+            check_weighted(settings, outcome)
+        if (censored := settings.feedback.censored) is not None:
+            query = query or history.query(outcome.query_id)
+            censored.check_outcome(query, outcome, history, settings.outcome_scale)
+        if settings.constraints is not None:
             self._chooser.check_outcome(outcome)
 
     def _next_round(self) -> int:

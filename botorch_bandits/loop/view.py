@@ -9,49 +9,20 @@ the round is chosen. Aspects do not know each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.change_points import Reset
-from botorch_bandits.checks import DTYPE
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, History, Outcome, Query
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.censoring import Widening
-
-
-class Inputs:
-    """The contexts and points of all queries, in memory that grows.
-
-    Args:
-        history: The history, which grows.
-    """
-
-    def __init__(self, history: History) -> None:
-        """See the class."""
-        self._history, self._count = history, 0
-        self._rows = torch.empty(16, history.context_dim + history.dim, dtype=DTYPE)
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Return the rows of some queries, ``n x (context_dim + d)``, by their ids (``n``)."""
-        new = self._history.queries_since(self._count)
-        if new:
-            rows = self._history.inputs_of(new)
-            first, self._count = self._count, self._count + len(new)
-            if first == 0:
-                self._rows = self._rows.to(rows.device)
-            while self._count > len(self._rows):
-                self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
-            self._rows[first : self._count] = rows
-        return self._rows[ids.to(self._rows.device)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,38 +217,6 @@ class Aspect:
     def describe(self) -> dict[str, float]:
         """Return what is in force in the round, for the diagnostics of its query."""
         return {}
-
-
-class Growing:
-    """Numbers that grow at their end, in memory that doubles; NumPy appends faster than PyTorch.
-
-    Args:
-        *shape: The shape of one entry.
-        dtype: Their type.
-    """
-
-    def __init__(self, *shape: int, dtype: type = float) -> None:
-        """See the class."""
-        self._room: NDArray[Any] = np.empty((16, *shape), dtype)
-        self._count = 0
-
-    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
-        """Add values at the end."""
-        start, self._count = self._count, self._count + len(values)
-        if self._count > len(self._room):
-            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
-            more[:start] = self._room[:start]
-            self._room = more
-        self._room[start : self._count] = values
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return self._count
-
-    @property
-    def values(self) -> Tensor:
-        """All of them, on the same memory."""
-        return torch.from_numpy(self._room[: self._count])
 
 
 NONE = torch.empty(0, dtype=torch.long)
