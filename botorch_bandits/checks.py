@@ -358,6 +358,8 @@ def check_told(value: Any) -> float:
         ValueError: As for :func:`check_reward`; for NaN and infinity, the error says what to do
             with an evaluation that failed.
     """
+    if type(value) is float and math.isfinite(value):
+        return value
     try:
         return check_reward("reward", value)
     except ValueError as error:
@@ -665,12 +667,12 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
         TypeError: If it is not an integer (booleans are rejected as well).
         ValueError: If it is below ``minimum``.
     """
-    if _is_hidden(value):  # operator.index would return the value behind the mask
-        check_kept_exactly(name, value)
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
+    number = value if type(value) is int else None
+    if number is None:
+        if _is_hidden(value):  # operator.index would return the value behind the mask
+            check_kept_exactly(name, value)
+        with contextlib.suppress(TypeError):
+            number = operator.index(value)
     if number is None or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, got {value!r}.")
     if number < minimum:

@@ -807,8 +807,6 @@ class History:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
                 :meth:`new_retraction`.
         """
-        if entry in self:
-            return entry
         if isinstance(entry, Query):
             at = entry.asked_at
             self._queries.append(entry)

@@ -77,7 +77,7 @@ def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:
                 history.record(history.new_outcome(query_id, reward, arrived_at))
         elif table[query_id]["reward"] == reward:  # the record stays, though the times differ
             told = history.outcome(query_id)
-            assert history.record(history.new_outcome(query_id, reward, arrived_at)) is told
+            assert history.new_outcome(query_id, reward, arrived_at) is told
         elif table[query_id]["reward"] is not None:
             with pytest.raises(ValueError, match=f"query_id {query_id} already has the reward"):
                 history.record(history.new_outcome(query_id, reward, arrived_at))

@@ -523,7 +523,6 @@ class Multipliers(Aspect):
         self._values: list[tuple[float, ...]] = []  # as told, in order of arrival
         self._epochs: list[int] = []
         self.updates: list[MultiplierUpdate] = []
-        self._first_update = 0  # where the multipliers last started over
         self._played: tuple[object, int, AcquisitionRecipe | None] = None, -1, None
         self._note()
 
@@ -546,11 +545,6 @@ class Multipliers(Aspect):
     def num_epochs(self) -> int:
         """The number of epochs in all segments so far; multipliers change with it."""
         return len(self.updates)
-
-    @property
-    def num_updates(self) -> int:
-        """The number of updates since the multipliers last started over."""
-        return len(self.updates) - 1 - self._first_update
 
     def penalized(self, Y: Tensor) -> Tensor:
         """Return penalized outcomes, ``n x 1``, with the multipliers in force.
@@ -673,8 +667,6 @@ class Multipliers(Aspect):
         if self.rule.surrogate == "fresh":  # rows that are kept are for the evidence only
             self.first = reset.after_round
         self._note()
-        if not self._keeps_at_reset:
-            self._first_update = len(self.updates) - 1
 
     def see(self, view: View) -> View:
         view = view.since(self.first)

@@ -117,9 +117,9 @@ class Chooser:
         if settings.feedback.censored is not None:
             self._censors = Censors(settings, history, self._moments)
             self._aspects.append(self._censors)
-        self._begun_round, self._is_stale, self._segment = 0, True, (-1, -1)
-        self._built_arms: ArmsEngine | None = None
-        self._built_models: ModelEngine
+        self._begun_round, self._built = 0, (-1, 0, False)
+        self._arms_engine: ArmsEngine | None = None
+        self._model_engine: ModelEngine
         for entry in history.in_order():
             self.hear(entry)
 
@@ -144,23 +144,20 @@ class Chooser:
     @property
     def _arms(self) -> ArmsEngine | None:
         """What plays arms without a model, if the settings do not need one."""
-        if self._is_stale:
-            self._build_engines()
-        return self._built_arms
+        self._build_engines()
+        return self._arms_engine
 
     @property
     def _models(self) -> ModelEngine:
-        if self._is_stale:
-            self._build_engines()
-        return self._built_models
+        self._build_engines()
+        return self._model_engine
 
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
         engine = self._models if self._arms is None else self._arms
         return engine.moments(view, ids)
 
     def _all(self, now: float, context: Tensor | None = None) -> View:
-        settings = self._settings
-        return view_of(self._history, self._played, now, context, settings.noise, settings.feedback)
+        return view_of(self._history, self._settings, self._played, now, context)
 
     def since_reset(self, now: float) -> View:
         """Return the view of all outcomes since the last reset, as they were told.
@@ -244,7 +241,7 @@ class Chooser:
         if censored is not None:
             censored.check_constraints(outcome.constraints)
         for aspect in self._aspects:
-            aspect.check_outcome(self._in_sign_of_model(outcome))
+            aspect.check_outcome(outcome.flipped() if self._minimizes else outcome)
 
     def hear(self, entry: Any) -> None:
         """Process a query or an event that was added to the history; a reset may follow.
@@ -257,9 +254,9 @@ class Chooser:
             for aspect in self._aspects:
                 aspect.asked(entry)
         elif entry.state == Outcome.state:
-            told = self._in_sign_of_model(entry)
-            self._is_stale = self._is_stale or told.is_weighted
-            self._reset([aspect.told(told) for aspect in self._aspects])
+            told = entry.flipped() if self._minimizes else entry
+            resets = [aspect.told(told) for aspect in self._aspects]
+            self._reset(resets)
         else:
             for aspect in self._aspects:
                 aspect.failed(entry)
@@ -271,18 +268,12 @@ class Chooser:
         self._begun_round = round_number
         for aspect in self._aspects:
             self._reset([aspect.begin(round_number)])
-        if self.multipliers is not None:
-            self._is_stale = True  # an epoch may have begun
 
     def _reset(self, resets: Sequence[Reset | None]) -> None:
         for reset in resets:
             if reset is not None:
-                self._is_stale = True
                 for aspect in self._aspects:
                     aspect.reset(reset)
-
-    def _in_sign_of_model(self, outcome: Outcome) -> Outcome:
-        return outcome.flipped() if self._minimizes else outcome
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the hyperparameters of the last refit and its rows; None if there was none."""
@@ -315,12 +306,11 @@ class Chooser:
         Args:
             view: The result of :meth:`arrived`, if it is known.
         """
+        view = self.arrived(0.0) if view is None else view
+        view = view if self._censors is None else self._censors.in_time(view)
         settings = self._settings
         has_prior = settings.recipe is not None or settings.forgetting is None
-        if self._arms is not None or (settings.priors and has_prior):
-            return False
-        view = self.arrived(0.0) if view is None else view
-        return not len((view if self._censors is None else self._censors.in_time(view)).ids)
+        return not (len(view.ids) or (settings.priors and has_prior) or self._arms)
 
     def model(self, now: float) -> Model:
         """Return the model with which the next query would be chosen."""
@@ -488,28 +478,20 @@ class Chooser:
         return whole[-settings.domain.dim :], diagnostics, ratio
 
     def _build_engines(self) -> None:
-        """Build the engines anew if a segment has begun, or one cannot take what was told."""
-        self._is_stale = False
+        """Build the engines if a segment, an epoch with its own model, or weighting has begun."""
         differ, multipliers = self._of_epochs.differ, self.multipliers
-        segment = self.first, multipliers.num_epochs if multipliers and differ else 0
-        arms = self._built_arms
-        is_refused = arms is not None and not arms.takes_weights and self._is_weighted(segment[0])
-        if segment == self._segment and not is_refused:
+        epoch = multipliers.num_epochs if multipliers is not None and differ else 0
+        segment = self.first, epoch, self._history.is_weighted
+        if segment == self._built:
             return
-        self._segment = segment
+        self._built = segment
         if differ:
             self._settings = self._of_epochs.now(multipliers)
             self._priors = ()
-        self._built_arms = self._new_arms(segment[0])
-        self._built_models = ModelEngine(self._settings, self._history)
+        self._arms_engine = self._new_arms()
+        self._model_engine = ModelEngine(self._settings, self._history)
 
-    def _is_weighted(self, first: int) -> bool:
-        """Return whether a query that counts was told with a count, or with its own noise."""
-        return self._history.is_weighted and any(
-            each.is_weighted for each in self._history.outcomes if each.query_id >= first
-        )
-
-    def _new_arms(self, first: int) -> ArmsEngine | None:
+    def _new_arms(self) -> ArmsEngine | None:
         settings, rule = self._settings, self._settings.constraints
         played = self.arrived(0.0).recipe
         domain, feedback = settings.domain.arms, settings.feedback
@@ -519,8 +501,8 @@ class Chooser:
         is_censored, forgetting = feedback.censored is not None, settings.forgetting
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
-        # of all outcomes since the reset: a loop goes on alike when a window has left one
-        if by_row and (self._is_weighted(first) or on_device or settings.recipe is None):
+        # of all outcomes: a loop goes on alike when a window or a reset has left one out
+        if by_row and (self._history.is_weighted or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:
             return None
@@ -535,9 +517,7 @@ class Chooser:
         self._priors = player.posterior.prior.priors
         arrived = player_of(*given, known=self._priors) if is_censored else player
         assert arrived is not None
-        takes_weights = not (dim or forgetting)
-        known = (player, arrived, domain, self._history, rate is not None, takes_weights)
-        return ArmsEngine(*known)
+        return ArmsEngine(player, arrived, domain, self._history, rate is not None)
 
     def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
         domain = self._settings.domain if limits is None else limits.domain

@@ -63,7 +63,6 @@ class ArmsEngine:
 
     Attributes:
         player: Who chooses.
-        takes_weights: Whether outcomes may be told with a count or their own noise.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class ArmsEngine:
         domain: Arms,
         history: History,
         has_time: bool,
-        takes_weights: bool,
     ) -> None:
         """See the class.
 
@@ -83,9 +81,8 @@ class ArmsEngine:
             domain: The arms.
             history: The history, which grows.
             has_time: Whether the round is a column in front of the arms.
-            takes_weights: See the class.
         """
-        self.player, self._arrived, self.takes_weights = player, arrived, takes_weights
+        self.player, self._arrived = player, arrived
         self._domain, self._history, self._has_time = domain, history, has_time
         self._device = domain.choices.device
         self._num_front = player.posterior.prior.num_front

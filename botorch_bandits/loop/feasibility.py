@@ -41,9 +41,6 @@ from botorch_bandits.random_streams import derive_seed
 NUM_EPOCHS = 3
 """How many updates in a row must have raised a multiplier before a problem is called infeasible."""
 
-FEWEST_UPDATES = 60
-"""How many updates since the last reset are needed to say that a multiplier grows in vain."""
-
 NUM_CONTEXTS = 10
 """The number of latest contexts over which the smallest lower bounds are averaged."""
 
@@ -131,34 +128,6 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
     ]
     is_met = is_feasible and not any(entry.is_infeasible for entry in entries)
     return Feasibility(tuple(entries), nearest, is_met)
-
-
-def grows_in_vain(multipliers: Multipliers, constraint: int) -> bool:
-    """Return whether a multiplier kept growing although the constraint's values did not fall.
-
-    This is a description of the past, and not a confidence bound. It considers the updates since
-    the last reset, of which at least :data:`FEWEST_UPDATES` are needed. Two thirds of those in the
-    later half must have raised the multiplier; in this half, it must have grown at least half as
-    much as before; and in the last quarter, at least three quarters as much as in the quarter
-    before. A multiplier that approaches its right value slows down instead.
-
-    Args:
-        multipliers: The rule and what it did so far.
-        constraint: The index of the constraint.
-    """
-    if multipliers.num_updates < FEWEST_UPDATES:
-        return False
-    latest = multipliers.updates[-multipliers.num_updates - 1 :]
-    levels = torch.tensor([update.multipliers[constraint] for update in latest], dtype=DTYPE)
-    changes = levels.diff()
-    largest = multipliers.rule.max_multiplier
-    if largest is not None and float(levels[-1]) >= largest * (1.0 - 1e-9):
-        return False  # it no longer shows whether values fall
-    half, quarter = len(changes) // 2, len(changes) // 4
-    grew = float((changes[-half:] > 0.0).double().mean()) >= 2.0 / 3.0
-    late, early = float(changes[-half:].sum()), float(changes[:-half].sum())
-    last, before = float(changes[-quarter:].sum()), float(changes[-2 * quarter : -quarter].sum())
-    return grew and late >= 0.5 * early and last >= 0.75 * before
 
 
 def smallest_lower_bounds(
@@ -285,8 +254,6 @@ class ConstraintWatch(Aspect):
         self._compares = self._rule.expects_exact_constraints and not (self._forgets or varies)
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
         self._looks = True
-        # without forgetting, a bound can tell whether some point may meet a constraint
-        self._watches_growth = self._forgets
         self._next_look, self._num_epochs = 0, 0
 
     def reset(self, reset: Reset) -> None:
@@ -304,11 +271,6 @@ class ConstraintWatch(Aspect):
         if warn_if_noisy(*given, stacklevel=1 + level_of_users_line()):
             self._compares = False
 
-    def _may_be_infeasible(self) -> bool:
-        """Return whether a multiplier did not fall in the last update, so that it may be."""
-        latest = [update.multipliers for update in self._multipliers.updates[-2:]]
-        return any(now >= before for before, now in zip(latest[0], latest[-1], strict=True))
-
     def look(self, smallest_bounds: Callable[[], Tensor]) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
 
@@ -322,11 +284,7 @@ class ConstraintWatch(Aspect):
         multipliers, num_queries = self._multipliers, self._history.num_queries
         is_new_epoch = multipliers.num_epochs != self._num_epochs
         self._num_epochs = multipliers.num_epochs
-        if is_new_epoch and self._watches_growth:
-            self._warn_of_growth(multipliers)
         if not (self._looks and is_new_epoch and num_queries >= self._next_look):
-            return
-        if not self._may_be_infeasible():
             return
         positive = torch.ones(self._rule.num_constraints, dtype=DTYPE)
         if not bool(recognize(multipliers, positive).any()):
@@ -335,12 +293,12 @@ class ConstraintWatch(Aspect):
         try:
             bounds = smallest_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can give an answer then
-            self._looks, self._watches_growth = False, True
+            self._looks = False
             return
         infeasible = torch.nonzero(recognize(multipliers, bounds)).squeeze(-1).tolist()
         if not infeasible:
             return
-        self._looks = self._watches_growth = False
+        self._looks = False
         told = ", ".join(f"{j + 1} (at least {bounds[j]:.4g})" for j in infeasible)
         now = " now" if self._forgets else ""
         warnings.warn(
@@ -352,23 +310,3 @@ class ConstraintWatch(Aspect):
             InfeasibleConstraintsWarning,
             stacklevel=level_of_users_line(),
         )
-
-    def _warn_of_growth(self, multipliers: Multipliers) -> None:
-        """Warn once if a multiplier kept growing although the constraint's values did not fall."""
-        for j in range(self._rule.num_constraints):
-            if not grows_in_vain(multipliers, j):
-                continue
-            self._watches_growth = False
-            num_updates = multipliers.num_updates
-            before = multipliers.updates[-(num_updates // 2) - 1].multipliers[j]
-            now = multipliers.updates[-1].multipliers[j]
-            warnings.warn(
-                f"the multiplier of constraint {j + 1} grew from {before:.4g} to {now:.4g} in the "
-                f"last {num_updates // 2} updates, and the constraint's values do not fall. Maybe "
-                "no point meets it now: relax the constraint, or widen the domain. If some point "
-                "does, the multiplier is still too small for it: raise step_size=. "
-                "loop.feasibility() has the bounds of the current model.",
-                InfeasibleConstraintsWarning,
-                stacklevel=1 + level_of_users_line(),
-            )
-            return

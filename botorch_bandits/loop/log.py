@@ -539,7 +539,8 @@ class TakesTurns:
             self._cached_chooser = None  # an error must not leave it half done
             for entry in unseen:
                 chooser.hear(entry)
-            if not chooser.restarts.agrees_with(log.decided):  # another machine decided otherwise
+            is_alike = self.settings.restart is None or chooser.restarts.agrees_with(log.decided)
+            if not is_alike:  # another machine decided otherwise
                 chooser = Chooser(self.settings, self._history, log.decided)
         if log.fit is not None and unseen != []:
             chooser.restore_fit(log.fit)

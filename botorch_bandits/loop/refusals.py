@@ -60,7 +60,8 @@ class Refusal:
 
     Attributes:
         when: Whether it concerns some settings.
-        because: The reason and the remedy; fields in braces are those of :func:`_words`.
+        because: The reason and the remedy; fields in braces are the settings, ``s``, and what
+            :func:`_words` says of them.
         error: The kind of error.
     """
 
@@ -109,34 +110,21 @@ def _words(settings: LoopSettings) -> dict[str, Any]:
     elif settings.learned is not None:
         of_model = "FittedSingleTaskGP, the default model, which learns from the data"
     return {
+        "s": settings,
         "acquisition": name_of(settings.played_class or settings.acquisition),
         "censorable": ", ".join(each.__name__ for each in CENSORABLE),
         "constraints": type(settings.constraints).__name__,
         "feedback": type(settings.feedback).__name__,
         "restart": type(settings.restart).__name__,
         "model": type(settings.model).__name__,
-        "forgetting": settings.forgetting,
-        "repeats": settings.repeats,
-        "options": _Options(settings.options),
-        "refit_every": None if settings.recipe is None else settings.recipe.refit_every,
         "of_model": of_model,
-        "fill": None if censored is None else censored.fill,
-        "num_constraints": settings.num_constraints,
         "pairs": f"constraint_bounds= for {known}" if known else "no constraint_bounds=",
         "lowers": "on_lower='lower'"
         if censored and censored.minimum is not None
         else "minimum_proxy=",
         "mean": next(iter(means), 0.0),
         "built_mean": next(iter(built), 0.0),
-        "recipe": f"{settings.played!r}",
     }
-
-
-class _Options(dict[str, Any]):
-    """The options of an acquisition; those that were not given are None."""
-
-    def __missing__(self, name: str) -> None:
-        return None
 
 
 # --- conditions -----------------------------------------------------------------------------------
@@ -228,7 +216,7 @@ REFUSED: tuple[Refusal, ...] = (
     # pending queries, each of which is known to have the posterior mean
     Refusal(
         lambda s: not s.feedback.hallucinates and "pending" in s.options,
-        "the acquisition has pending={options[pending]!r}, but with feedback={feedback} it never "
+        "the acquisition has pending={s.options[pending]!r}, but with feedback={feedback} it never "
         "sees pending points. Leave pending= out.",
     ),
     # censored feedback, which adds terms to the width of one reward function
@@ -256,9 +244,9 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(
         lambda s: _is_censored(s) and s.options.get("variation"),
-        "feedback=Censored(...) does not go with variation={options[variation]:g}: the theorem on "
-        "censored outcomes is for one reward function. Leave variation= out, or use Hallucinated() "
-        "or Ignored().",
+        "feedback=Censored(...) does not go with variation={s.options[variation]:g}: the theorem "
+        "on censored outcomes is for one reward function. Leave variation= out, or use "
+        "Hallucinated() or Ignored().",
     ),
     Refusal(
         lambda s: _is_censored(s) and _cannot_add_noise(s),
@@ -271,14 +259,14 @@ REFUSED: tuple[Refusal, ...] = (
             and censored.fills_in
             and s.options.get("units") == "prior"
         ),
-        "fill={fill!r} needs outcome_bound= in the units of outcomes, but {acquisition} has "
-        "units='prior', which makes it a multiple of the prior standard deviation. State all "
+        "fill={s.feedback.fill!r} needs outcome_bound= in the units of outcomes, but {acquisition} "
+        "has units='prior', which makes it a multiple of the prior standard deviation. State all "
         'bounds in the units of outcomes, or use fill="minimum".',
     ),
     # lists of priors, which are weighed by what was observed
     Refusal(
         lambda s: _is_a(*OF_LISTS)(s) and (s.recipe is not None or s.learned is not None),
-        "acquisition is {recipe}, which needs a list of priors, but model is a {model}. Pass "
+        "acquisition is {s.played!r}, which needs a list of priors, but model is a {model}. Pass "
         "BanditGP.with_candidates([...]).",
         TypeError,
     ),
@@ -318,13 +306,13 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(
         lambda s: _is_penalized(s) and _needs_pairs(s),
-        "feedback=Censored(...) has {pairs}, but there are {num_constraints} constraints: without "
-        "the largest value of each, the smallest penalized outcome is not known. Pass "
+        "feedback=Censored(...) has {pairs}, but there are {s.num_constraints} constraints: "
+        "without the largest value of each, the smallest penalized outcome is not known. Pass "
         "constraint_bounds=((least, largest), ...), or feedback=Hallucinated(), the default.",
     ),
     Refusal(
         lambda s: _is_separate(s) and _needs_pairs(s),
-        "feedback=Censored(...) has {pairs}, but there are {num_constraints} constraints: the "
+        "feedback=Censored(...) has {pairs}, but there are {s.num_constraints} constraints: the "
         "width of each grows with the distance of its values from 0, as the reward's does with "
         "outcome_bound. Pass constraint_bounds=((least, largest), ...), or feedback="
         "Hallucinated(), the default.",
@@ -342,13 +330,13 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(
         lambda s: _is_penalized(s) and isinstance(s.options.get("noise_bound"), str),
-        "noise_bound is {options[noise_bound]!r}, but constraints={constraints}(...) models the "
+        "noise_bound is {s.options[noise_bound]!r}, but constraints={constraints}(...) models the "
         "penalized outcome, whose noise grows with the multipliers. Pass a number, in the units of "
         "the outcomes, or use surrogate='separate'.",
     ),
     Refusal(
         lambda s: s.constraints is not None and _is_lagrangian(s) and _has("multipliers")(s),
-        "the acquisition has multipliers={options[multipliers]!r}, but in a loop the rule in "
+        "the acquisition has multipliers={s.options[multipliers]!r}, but in a loop the rule in "
         "constraints= gives them. Leave them out.",
     ),
     Refusal(
@@ -357,7 +345,7 @@ REFUSED: tuple[Refusal, ...] = (
             and _is_lagrangian(s)
             and s.options.get("maximize") not in (None, True)
         ),
-        "the acquisition has maximize={options[maximize]!r}, but in a loop values are maximized. "
+        "the acquisition has maximize={s.options[maximize]!r}, but in a loop values are maximized. "
         "Leave it out, or pass maximize=False to the loop.",
     ),
     Refusal(
@@ -375,18 +363,18 @@ REFUSED: tuple[Refusal, ...] = (
     # minus a cost: what refers to outcomes as the model has them would change its meaning
     Refusal(
         lambda s: not s.maximize and _has("maximize")(s),
-        "the acquisition has maximize={options[maximize]}, and the loop maximize=False, which "
+        "the acquisition has maximize={s.options[maximize]}, and the loop maximize=False, which "
         "flips the sign of the outcomes themselves. Leave maximize= out of the acquisition.",
     ),
     Refusal(
         lambda s: not s.maximize and _has("posterior_transform")(s),
-        "the acquisition has posterior_transform={options[posterior_transform]!r}, which refers to "
-        "outcomes as the model has them, and with maximize=False these are minus the told ones. "
+        "the acquisition has posterior_transform={s.options[posterior_transform]!r}, which refers "
+        "to outcomes as the model has them, and with maximize=False these are minus the told ones. "
         "Tell the transformed cost, and leave it out.",
     ),
     Refusal(
         lambda s: not s.maximize and _has("minimum")(s),
-        "the acquisition has minimum={options[minimum]!r}, which refers to outcomes as the model "
+        "the acquisition has minimum={s.options[minimum]!r}, which refers to outcomes as the model "
         "has them, and with maximize=False these are minus the told ones. Pass "
         "feedback=Censored(minimum=...) and an acquisition without minimum=.",
     ),
@@ -407,34 +395,34 @@ REFUSED: tuple[Refusal, ...] = (
     # forgetting: weights are factors of a known noise, and a drift is one of a known kernel
     Refusal(
         lambda s: s.forgetting is not None and s.model is None,
-        "forgetting is {forgetting!r}, but random search has no model to forget.",
+        "forgetting is {s.forgetting!r}, but random search has no model to forget.",
     ),
     Refusal(
         lambda s: s.forgetting is not None and s.recipe is None and s.forgetting.window is None,
-        "forgetting is {forgetting!r}, which changes the noise or the kernel, but the model is "
+        "forgetting is {s.forgetting!r}, which changes the noise or the kernel, but the model is "
         "{of_model}. Pass BanditGP.with_kernel(...), or use SlidingWindow.",
     ),
     # repeats: how often a point is played follows from one deviation and one noise
     Refusal(
         lambda s: s.repeats is not None and _lacks_fixed_noise(s),
-        "repeats is {repeats:g}, but the model does not have a fixed kernel and noise variance, "
+        "repeats is {s.repeats:g}, but the model does not have a fixed kernel and noise variance, "
         "which determine the number of plays. Pass BanditGP.with_kernel(..., noise=...) without "
         "refit_every=, a list of priors (BanditGP.with_candidates([...])), or leave repeats= out.",
     ),
     Refusal(
         lambda s: s.repeats is not None and s.played is None,
-        "repeats is {repeats:g}, but the acquisition does not say with which standard deviation a "
-        "point is chosen. Pass a recipe, such as ImprovedUpperConfidenceBound.with_options(...), "
+        "repeats is {s.repeats:g}, but the acquisition does not say with which standard deviation "
+        "a point is chosen. Pass a recipe, such as ImprovedUpperConfidenceBound.with_options(...), "
         "or leave repeats= out.",
     ),
     Refusal(
         lambda s: s.repeats is not None and s.drift_rate is not None,
-        "repeats is {repeats:g}, but with {forgetting!r} the reward of a point drifts while it is "
-        "played, so its outcomes say less about it than repeats would. Leave repeats= out.",
+        "repeats is {s.repeats:g}, but with {s.forgetting!r} the reward of a point drifts while it "
+        "is played, so its outcomes say less about it than repeats would. Leave repeats= out.",
     ),
     Refusal(
         lambda s: s.repeats is not None and s.constraints is not None,
-        "repeats is {repeats:g}, but with constraints= the multipliers change while a point is "
+        "repeats is {s.repeats:g}, but with constraints= the multipliers change while a point is "
         "played, and it was chosen for the multipliers of one round. Leave repeats= out.",
     ),
 )
@@ -466,7 +454,7 @@ WEIGHS_ALIKE: tuple[Refusal, ...] = (
     # a subclass of FittedSingleTaskGP may treat its rows differently
     Refusal(
         lambda s: s.recipe is not None and not s.has_fixed_noise,
-        "the model has refit_every={refit_every}, whose fits treat each outcome as one "
+        "the model has refit_every={s.recipe.refit_every}, whose fits treat each outcome as one "
         "observation. Use fixed hyperparameters, or tell each outcome by itself",
     ),
     Refusal(

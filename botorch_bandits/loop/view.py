@@ -18,11 +18,12 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.change_points import Reset
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated
+from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Outcome, Query
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.censoring import Widening
+    from botorch_bandits.loop.settings import LoopSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,24 +233,21 @@ def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
 
 def view_of(
     history: History,
+    settings: LoopSettings,
     recipe: AcquisitionRecipe | None,
     now: float,
     context: Tensor | None = None,
-    noise: float = 1.0,
-    feedback: Feedback | None = None,
 ) -> View:
     """Return the view of the next round before any feature changes it.
 
     Args:
         history: Everything that was asked and told; the view has minus the costs.
+        settings: The settings of the loop.
         recipe: See :class:`View`.
         now: See :class:`View`.
         context: See :class:`View`.
-        noise: The noise variance of an outcome of weight 1.
-        feedback: How queries without an outcome are treated; hallucinated if omitted.
     """
-    feedback = feedback or Hallucinated()
-    num_queries = history.num_queries
+    feedback, num_queries = settings.feedback, history.num_queries
     avoided = () if feedback.ignores_pending else history.queries_to_avoid()
     ids, Y = history.told()
     if not history.maximize:
@@ -262,8 +260,8 @@ def view_of(
         asked=torch.arange(num_queries),
         pending=torch.tensor([q.id for q in avoided], dtype=torch.long) if avoided else NONE,
         ids=ids,
-        Y=Y.contiguous(),  # laid out alike for rewards and costs, so that both round alike
-        weight=history.weights(noise),
+        Y=Y,
+        weight=history.weights(settings.noise) if history.is_weighted else None,
         recipe=recipe,
         censored=feedback.censored,
     )

@@ -33,8 +33,6 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning, NoisyConstraintsWarning
-from botorch_bandits.loop.aspects import Multipliers
-from botorch_bandits.loop.feasibility import grows_in_vain
 from botorch_bandits.penalties import Polynomial
 from tests.records import rebuilt
 
@@ -227,52 +225,6 @@ class TestFeasibility:
         assert known.constraints[0].smallest_lower_bound > 0.0
         assert known.infeasible == (1,)
         assert not known.nearest_is_feasible
-
-
-def multipliers_of(values: np.ndarray, reset_after: int | None = None) -> Multipliers:
-    """The state of a rule that saw these values, one epoch each."""
-    rule = AdditiveEpochs(1, 1, step_size=1.0)
-    restart = None if reset_after is None else OracleRestart(change_points=(reset_after,))
-    loop = BanditLoop(ARMS, None, RandomSearch(), constraints=rule, restart=restart)
-    for value in values:
-        loop.tell(loop.ask().id, 0.0, [float(value)])
-    loop.ask()
-    multipliers: Multipliers = loop._chooser.multipliers  # type: ignore[assignment]
-    return multipliers
-
-
-def test_growth_in_vain_is_told_from_a_price_that_is_being_learned() -> None:
-    rng = np.random.default_rng(0)
-    stuck = 0.22 + 0.6 * np.exp(-np.arange(200) / 10) + rng.normal(0.0, 0.2, 200)
-    assert grows_in_vain(multipliers_of(stuck), 0)
-    assert not grows_in_vain(multipliers_of(stuck[:59]), 0)  # too few updates to say
-    slows = 0.6 * np.exp(-np.arange(200) / 40) + rng.normal(0.0, 0.05, 200)
-    for num_updates in (100, 150, 200):
-        assert not grows_in_vain(multipliers_of(slows[:num_updates]), 0)
-    for seed in range(20):
-        noise = np.random.default_rng(seed).normal(0.0, 0.3, 200)
-        assert not grows_in_vain(multipliers_of(noise), 0)
-    again = multipliers_of(stuck, reset_after=200)
-    assert again.num_updates == 0
-    assert not grows_in_vain(again, 0)
-
-
-def test_a_loop_that_forgets_warns_of_growth_in_vain() -> None:
-    """Most arms are forgotten, so that no bound can say that they violate the constraint."""
-    loop = BanditLoop(
-        ARMS,
-        MODEL,
-        PLAIN,
-        constraints=AdditiveEpochs(1, 1, step_size=1.0),
-        forgetting=TimeVaryingKernel(0.2),
-        seed=0,
-    )
-    caught = play(loop, 70, lambda x: 0.2 + x)
-    assert [w.category for w in caught] == [InfeasibleConstraintsWarning]
-    assert "do not fall" in str(caught[0].message)
-    assert caught[0].filename == __file__
-    assert loop.feasibility().constraints[0].smallest_lower_bound < 0.0
-    assert loop.feasibility().infeasible == ()
 
 
 CASES: dict[str, tuple[Any, Any, Any, int]] = {
