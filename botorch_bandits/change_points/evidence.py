@@ -396,15 +396,18 @@ class EvidenceEngine:
         """Return an empty stream, to which queries and outcomes are added one by one."""
         return EvidenceStream(self)
 
-    def locate(self, x: Any, context: Any, query: int) -> Tensor:
+    def locate(self, x: Any, context: Any, query: int, is_checked: bool = False) -> Tensor:
         """Return a query as the kernels see it: round (if the null drifts), context and point.
 
         Args:
             x: A point of the domain.
             context: Its context, if there are contexts.
             query: Its number.
+            is_checked: Whether ``x`` is known to be a point of the domain.
         """
-        point = self.domain.check_point("x", x).cpu()  # all arithmetic is on the host
+        if not is_checked:
+            x = self.domain.check_point("x", x)
+        point = x.cpu()  # all arithmetic is on the host
         if self.context_dim and context is None:
             raise ValueError(
                 f"context is missing; each query needs a context of {self.context_dim} numbers."
@@ -477,17 +480,18 @@ class EvidenceStream:
         self._first: list[Row] = []  # outcomes that are not tested
         self._begin(1, [], self._priors.log_weights)
 
-    def issue(self, x: Any, context: Any = None) -> int:
+    def issue(self, x: Any, context: Any = None, is_checked: bool = False) -> int:
         """Record that a query is issued, drop starts that are not needed, and open one at it.
 
         Args:
             x: A point of the domain.
             context: Its context, if there are contexts.
+            is_checked: Whether ``x`` is known to be a point of the domain.
 
         Returns:
             Its number, from 1 over all segments.
         """
-        located = self._engine.locate(x, context, self.num_issued + 1)
+        located = self._engine.locate(x, context, self.num_issued + 1, is_checked)
         self._prune()
         self.num_issued += 1
         self._pending[self.num_issued] = located
@@ -500,15 +504,20 @@ class EvidenceStream:
         return self.num_issued
 
     def tell(
-        self, query: int, y: float | Sequence[float] | Tensor, bets: bool = True
+        self,
+        query: int,
+        y: float | Sequence[float] | Tensor,
+        bets: bool = True,
+        tests: bool = True,
     ) -> EvidenceTest | None:
         """Add the outcome of a query.
 
         Args:
             query: Its number.
             y: One number for each output.
-            bets: Whether it is tested. If not, it is only one of the rows that a reset may keep,
-                which comes before the next outcome that is tested.
+            bets: Whether it is a bet. If not, it is only one of the rows that a reset may keep,
+                which comes before the next outcome that is a bet.
+            tests: Whether the evidence is compared with the threshold.
 
         Returns:
             None if the query was issued before what the last reset has kept; in this case, nothing
@@ -538,7 +547,7 @@ class EvidenceStream:
             self._rows.append(row)
             return None
         self._bet(outcome, *self._predict(row))
-        return self.test()
+        return self.test() if tests else None
 
     def forget(self, query: int) -> None:
         """Record that the outcome of a query will never come.

@@ -54,6 +54,9 @@ Numbers = NDArray[np.int64]
 BLOCK = 48
 """Rows that change together: their matrix product costs less than the memory that it reads."""
 
+NEWER = np.triu(np.ones((BLOCK, BLOCK)), 1)
+"""In row i, 1 for the rows of a block that are newer than row i."""
+
 ROOM = 16
 """Rows for which memory is allocated at once, besides an eighth of those that there are."""
 
@@ -188,7 +191,7 @@ class Suffixes:
             own, size = slice(first, last), last - first
             rows = W[:, own, first:]
             # row i: shrink_i W_i + slope_i (sum of v_j W_j over newer rows j, in this block and B)
-            mixing = slope[:, own, None] * np.triu(v[:, None, own].repeat(size, axis=1), 1)
+            mixing = slope[:, own, None] * (v[:, None, own] * NEWER[:size, :size])
             mixing[:, range(size), range(size)] = shrink[:, own]
             changed = mixing @ rows + slope[:, own, None] * B[..., first:]
             B[..., first:] += v[:, None, own] @ rows

@@ -125,8 +125,8 @@ class Tests:
         """Yield the results of the tests that an outcome makes possible."""
         yield from ()
 
-    def take(self, query: Query, outcome: Outcome) -> None:
-        """Process an outcome of a segment that has ended, whose tests are on record."""
+    def take(self, query: Query, outcome: Outcome, is_over: bool) -> None:
+        """Process an outcome whose tests are on record; its segment may be over."""
 
     def begin(self, keep_from: int | None) -> None:
         """Begin a segment, with the queries from a round on; with none if it is None."""
@@ -147,10 +147,14 @@ class HalfSamples(Tests):
     def begin(self, keep_from: int | None) -> None:
         self._told.clear()
 
+    def take(self, query: Query, outcome: Outcome, is_over: bool) -> None:
+        if query.origin in UNIFORM_ORIGINS:
+            self._told[query.id] = query, outcome
+
     def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
         if query.origin not in UNIFORM_ORIGINS:
             return
-        self._told[query.id] = query, outcome
+        self.take(query, outcome, False)
         queries, outcomes = zip(*(self._told[i] for i in sorted(self._told)), strict=True)
         if len(queries) < 2:
             return
@@ -197,7 +201,7 @@ class Evidence(Tests):
         self.can_skip = evidence.has_one_prior
 
     def asked(self, query: Query) -> None:
-        self._stream.issue(query.x, query.context)
+        self._stream.issue(query.x, query.context, is_checked=True)
 
     def lost(self, query: Query) -> None:
         self._stream.forget(query.id + 1)
@@ -205,8 +209,8 @@ class Evidence(Tests):
     def begin(self, keep_from: int | None) -> None:
         self._stream.reset(keep_from)
 
-    def take(self, query: Query, outcome: Outcome) -> None:
-        self._stream.tell(query.id + 1, self._values(outcome), bets=False)
+    def take(self, query: Query, outcome: Outcome, is_over: bool) -> None:
+        self._stream.tell(query.id + 1, self._values(outcome), bets=not is_over, tests=False)
 
     def _values(self, outcome: Outcome) -> list[float]:
         values = [value + self._offset for value in outcome.constraints if self._of_all]
@@ -250,6 +254,7 @@ def _replay(
     tests: Tests,
     past: Sequence[Happened],
     note: Callable[[ChangeTestRecord], None] | None = None,
+    is_over: bool = False,
 ) -> None:
     """Give tests what happened, which ends with a reset unless results are noted.
 
@@ -257,6 +262,7 @@ def _replay(
         tests: The tests.
         past: What happened, in order.
         note: Processes each result; if None, nothing is tested.
+        is_over: Whether the segments are over, so that their outcomes need not be weighed.
     """
     for name, *given in past:
         if name == "asked":
@@ -266,7 +272,8 @@ def _replay(
         elif name == "begin":
             tests.begin(*given)
         elif note is None:
-            tests.take(*given[:2])
+            query, outcome, _ = given
+            tests.take(query, outcome, is_over)
         else:
             for test, _ in tests.told(*given):
                 note(test)
@@ -397,10 +404,10 @@ class Restarts(Aspect):
         past, self._past = self._past, []
         ends = [i for i, (name, *_) in enumerate(past) if name == "begin"]
         first = ends[-1] + 1 if ends and self._tests.can_skip else 0
-        if any(name == "told" for name, *_ in past[:first]):
-            self._untested = past[:first]
-        _replay(self._tests, past[:first])
-        _replay(self._tests, past[first:], self._note)
+        if any(name == "told" for name, *_ in past):
+            self._untested = past
+        _replay(self._tests, past[:first], is_over=self._tests.can_skip)
+        _replay(self._tests, past[first:])
 
     def _decide(self, decision: Decision) -> Reset:
         self.decisions.append(decision)
