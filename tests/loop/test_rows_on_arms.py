@@ -104,7 +104,7 @@ def test_rows_choose_what_models_do(
     setting = Setting("arms", "igp", forgetting, feedback, rule, contexts, special)
     loop = setting.loop(**options)
     with monkeypatch.context() as patch:
-        patch.setattr(Chooser, "_new_arms", lambda self, first: None)
+        patch.setattr(Chooser, "_new_arms", lambda self: None)
         known = setting.loop(**options)
         assert known._chooser._arms is None
     assert isinstance(loop._chooser._arms, ArmsEngine)
