@@ -4,43 +4,27 @@ Run them in a clone with ``python tests/benchmarks``; :mod:`benchmarks.faults`, 
 loops, is played by a test. Nothing here is installed.
 """
 
-from functools import partial
-
-from benchmarks import arms, boxes, changes, combinations, growth, suggestions, workers
+from benchmarks import arms, boxes, changes, combinations, growth, suggestions
 from benchmarks.measure import Benchmark, Measurement, Scale
 
 BENCHMARKS: dict[str, Benchmark] = {
     "arms-1k": arms.few_arms,
     "arms-10k": arms.many_arms,
     "arms-100k": arms.very_many_arms,
-    "arms-40-loops": arms.many_loops,
     "arms-100-long": arms.long_run,
-    "ts-exact-1k": arms.thompson,
     "ts-drop-in": arms.thompson_on_choices,
-    "candidates-1k": arms.priors_on_arms,
     "chain-500": boxes.chain,
     "append-predict": boxes.append_and_predict,
-    "value-change": boxes.change_a_value,
     "acqf-dropin": boxes.drop_in,
     "acqf-own": boxes.own_generator,
     "replicates-n50": boxes.replicates_on_a_box,
     "refit": boxes.refits,
     "default-suggestion": suggestions.default_suggestions,
     "cpd-200": changes.all_tails,
-    "evidence": changes.evidence_in_loops,
     "settings": combinations.suggestions_of_settings,
     "growth": growth.growth,
-    "workers": workers.tasks_on_arms,
-    "fits-on-record": workers.fits_on_record,
-    "many-rows": boxes.many_rows,
     "rounds-without-end": boxes.rounds_without_end,
 }
 """The benchmarks by name, in the order in which they run."""
 
-PARTS: dict[str, Benchmark] = {
-    "combos": combinations.combinations_at_random,
-    "dmm": partial(combinations.suggestions_of_settings, acquisition="DMM"),
-}
-"""What runs only where it is named: combinations at random, and a part of ``settings``."""
-
-__all__ = ["BENCHMARKS", "PARTS", "Benchmark", "Measurement", "Scale"]
+__all__ = ["BENCHMARKS", "Benchmark", "Measurement", "Scale"]

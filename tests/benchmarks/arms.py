@@ -6,8 +6,6 @@ run, spread evenly, on the very data that the run had then.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -18,7 +16,6 @@ from botorch.acquisition import UpperConfidenceBound
 from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf_discrete
-from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from benchmarks.measure import (
@@ -34,21 +31,15 @@ from benchmarks.measure import (
     timed,
 )
 from benchmarks.peak_memory import kept_bytes
-from botorch_bandits import Arms, BanditGP, BanditLoop, FittedSingleTaskGP
+from botorch_bandits import Arms, BanditGP, BanditLoop
 from botorch_bandits.acquisition import (
-    CandidatesUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    Replicates,
-    player_of,
 )
 from botorch_bandits.confidence import gp_ucb_finite_width
-from botorch_bandits.core.posterior import Posterior
-from botorch_bandits.core.rows import Rows
-from botorch_bandits.models import candidate_grid, double_kernel
 from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed
-from botorch_bandits.simulation import Policy, play_arms, simulate
+from botorch_bandits.simulation import Policy, simulate
 
 DELTA = 0.1
 RECIPE = GPUpperConfidenceBound.with_options(delta=DELTA)
@@ -146,29 +137,6 @@ def _ordinary_choice(
     return chosen.squeeze(0)
 
 
-def many_loops(scale: Scale) -> list[Measurement]:
-    """40 loops on the same 1000 arms, after 50 rounds each: what they keep beyond one of them."""
-    count, rounds = scale.of(40, 4), scale.of(50, 5)
-    problem = arms_problem(scale.of(1000, 100), scale.seed)
-    # equal arms in tensors of their own, as programs that know nothing of each other have them
-    loops = [POLICY.loop(Arms(problem.choices.clone()), seed=scale.seed) for _ in range(count)]
-    for loop in loops:
-        _play(loop, _rewards_of(problem), _noise_of_loops(rounds, scale.seed))
-    alone, together = kept_bytes(loops[0]), kept_bytes(loops)
-    played = [loop.history.arrived()[0] for loop in loops]
-    return [
-        Measurement(
-            f"arms-40-loops: {problem.num_arms} arms, {count} loops, {rounds} rounds",
-            float((count - 1) * alone),
-            float(together - alone),
-            (10,),
-            difference=float(max((played[0] - X).abs().max() for X in played)),
-            note=f"{(together - alone) / 1e6:.0f} MB beyond the first loop, which keeps "
-            f"{alone / 1e6:.1f} MB; the ratio is to as many that share nothing",
-        )
-    ]
-
-
 def long_run(scale: Scale) -> list[Measurement]:
     """100 arms, 30000 rounds: the simulation against BoTorch on counts and means.
 
@@ -212,57 +180,6 @@ def _long_run(scale: Scale, count: int, rounds: int, *goals: float) -> Measureme
 # --- Thompson sampling -------------------------------------------------------------------------
 
 
-def thompson(scale: Scale) -> list[Measurement]:
-    """Rounds of Thompson sampling on 1000 arms, exact joint draws, after 100 observations."""
-    num_arms, rounds = scale.of(1000, 100), scale.of(100, 20)
-    problem = arms_problem(num_arms, scale.seed)
-    smooth = double_kernel(RBFKernel(), lengthscale=0.2)
-    recipe = GPThompsonSampling.with_options(width=1.0)
-    model = BanditGP.with_kernel(smooth, noise=NOISE)
-    player = player_of(model, recipe, Arms(problem.choices), [scale.seed])
-    assert isinstance(player, Replicates)
-    seeds = [derive_seed(scale.seed, 0, "replicate")]
-    played = play_arms(player, problem.values.unsqueeze(0), NOISE**0.5, rounds, seeds)
-    assert played.arms is not None
-    X, Y = problem.choices[played.arms[0]], played.outcomes[0].unsqueeze(-1)
-    draws = scale.of(200, 5)
-    copies = iter([copy.deepcopy(player) for _ in range(scale.repeats + 1)])
-
-    def ours() -> None:
-        own = next(copies)
-        for t in range(rounds, rounds + draws):
-            arm = int(own.choose(own.look(t + 1)))
-            own.observe(arm, float(problem.values[arm]))
-
-    def theirs() -> None:
-        for _ in range(3):
-            rebuilt = ordinary_model(X, Y, smooth, NOISE)
-            MaxPosteriorSampling(rebuilt, replacement=False)(problem.choices, num_samples=1)
-
-    timing = compare(theirs, ours, scale.repeats, (3, draws))
-    exact = ordinary_model(X, Y, smooth, NOISE).posterior(problem.choices)
-    mean, covariance = player.posterior.mean[0, 0], _covariance_of_draws(player)
-    difference = max(
-        float((mean - exact.mean.squeeze(-1)).abs().max()),
-        float((covariance - exact.covariance_matrix).abs().max()),
-    )
-    note = "difference of the mean and covariance of draws"
-    name = f"ts-exact-1k: {num_arms} arms"
-    return [timing.line(name, 150, 400, difference=difference, tolerance=1e-8, note=note)]
-
-
-def _covariance_of_draws(player: Replicates) -> Tensor:
-    """A draw is linear in its normal numbers, so its covariance can be computed exactly."""
-    posterior = player.posterior
-    assert isinstance(posterior, Posterior)
-    (prior,) = posterior.prior.priors
-    rank, rows = prior.num_normals, player.rows_of_draw(posterior)
-    numbers = torch.eye(rank + len(rows), dtype=torch.float64)
-    function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
-    root = posterior.deviation_of_draw(function, numbers[:, rank:].unsqueeze(0), rows)[0]
-    return root.T @ root
-
-
 def thompson_on_choices(scale: Scale) -> list[Measurement]:
     """Batches of five points by Thompson sampling as a drop-in, on choices in six dimensions."""
     return [_thompson_on_choices(scale, scale.of(size, 60)) for size in (500, 1500)]
@@ -290,60 +207,3 @@ def _thompson_on_choices(scale: Scale, num_choices: int) -> Measurement:
 # --- lists of priors ---------------------------------------------------------------------------
 
 LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.1, 1.0, 10.0)
-
-
-def priors_on_arms(scale: Scale) -> list[Measurement]:
-    """1000 arms, 200 observations: 36 priors (12 factors) against one, and against one fit.
-
-    All outcomes are of different arms: how many they are decides the cost.
-    """
-    num_rows, num_arms = scale.of(200, 20), scale.of(1000, 100)
-    problem = arms_problem(num_arms, scale.seed)
-    arms = Arms(problem.choices)
-    stream = torch.Generator().manual_seed(scale.seed)
-    played = torch.randperm(num_arms, generator=stream)[:num_rows]
-    noise = torch.randn(num_rows, dtype=torch.float64, generator=stream) * NOISE**0.5
-    X, Y = problem.choices[played], problem.values[played] + noise
-    recipe = BanditGP.with_candidates(candidate_grid(LENGTHSCALES, RATIOS, SCALES))
-    (single,) = candidate_grid([0.2], [NOISE])
-    bound = CandidatesUpperConfidenceBound.with_options(delta=DELTA)
-    rewards, rounds = _rewards_of(problem), scale.of(20, 5)
-
-    def begun(model: Any, acquisition: Any) -> Callable[[], None]:
-        """A first round takes in what was attached."""
-        loop = BanditLoop(arms, model, acquisition, seed=scale.seed)
-        for x, y in zip(X, Y.tolist(), strict=True):
-            loop.attach(x, y)
-        _play(loop, rewards, [0.0])
-        return partial(_play, loop, rewards, [0.0] * rounds)
-
-    passes = [
-        (timed(begun(single, RECIPE))[0], timed(begun(recipe, bound))[0])
-        for _ in range(scale.repeats)
-    ]
-    alone, ours = (median(each) / rounds for each in zip(*passes, strict=True))
-    # the loop is that of the list; what its engine counted against a dense model
-    player = player_of(recipe, bound, arms, scale.seed)
-    assert player is not None
-    player.condition(Rows(arms.index_of(X), Y.unsqueeze(-1), torch.ones_like(Y)))
-    exact = recipe(X, Y.unsqueeze(-1)).evidence.log_evidence_against
-    found = player.evidence.log_evidence_against
-    bounds = [[0.0, 0.0], [1.0, 1.0]]
-    fits = [timed(lambda: FittedSingleTaskGP(bounds)(X, Y.unsqueeze(-1)))[0] for _ in range(3)]
-    difference = float(abs(found - exact).max())
-    one = Measurement("", alone, ours, (1 / 6, 1 / 3), difference, 1e-8)
-    name = f"candidates-1k: {recipe.num_candidates} priors, {num_arms} arms, {num_rows} rows"
-    return [
-        replace(
-            one,
-            name=f"{name}, against one prior",
-            note="difference of the log evidence from that of a dense model",
-        ),
-        replace(
-            one,
-            name=f"{name}, against one fit",
-            ordinary=median(fits),
-            goals=(1, 5),
-            note="a refit by marginal likelihood, without the choice",
-        ),
-    ]

@@ -46,7 +46,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     GPUpperConfidenceBound,
-    History,
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import gen_candidates_batched
@@ -133,24 +132,6 @@ def append_and_predict(scale: Scale) -> list[Measurement]:
     ]
 
 
-def change_a_value(scale: Scale) -> list[Measurement]:
-    """Change one of 1000 past outcomes and predict 256 points."""
-    num_rows = scale.of(1000, 100)
-    X, Y = smooth_data(num_rows, 2, scale.seed)
-    points = smooth_data(256, 2, scale.seed + 1)[0].unsqueeze(-2)
-    changed = Y.clone()
-    changed[num_rows // 3] += 0.5
-    model = our_model(X, Y)
-    model.posterior(points[:1])
-    timing = compare(
-        lambda: moments(their_model(X, changed), points),
-        lambda: moments(model.with_outcomes(changed), points),
-        scale.repeats,
-    )
-    name = f"value-change: {num_rows} rows, 256 points"
-    return [timing.line(name, 6, 9, difference=timing.difference, tolerance=1e-8)]
-
-
 # --- searches ----------------------------------------------------------------------------------
 
 
@@ -220,11 +201,8 @@ def replicates_on_a_box(scale: Scale) -> list[Measurement]:
     assert player is not None
     for i in range(rows):
         player.observe(X[:, i], Y[:, i, 0])
-    models: list[Any] = [RECIPE(X[b, :rows], Y[b, :rows]) for b in range(count)]
-    for model in models:
-        model.posterior(X[0, :1])
     # one for each pass, for a row changes it
-    players = [copy.deepcopy(player) for _ in range(2 * scale.repeats + 2)]
+    players = [copy.deepcopy(player) for _ in range(scale.repeats + 1)]
 
     def ordinary() -> Tensor:
         found = [
@@ -238,20 +216,12 @@ def replicates_on_a_box(scale: Scale) -> list[Measurement]:
         one.observe(X[:, rows], Y[:, rows, 0])
         return one.choose(rows + 1)[0]
 
-    def separate() -> Tensor:
-        points = []
-        for b, model in enumerate(models):
-            grown = model.condition_on_observations(X[b, rows:], Y[b, rows:])
-            points.append(box.maximize(GPUpperConfidenceBound(grown, width=WIDTH), seeds[b])[0])
-        return torch.stack(points)
-
     def bounds(points: Tensor) -> Tensor:
         with torch.no_grad():
             each = (their_bound(their_model(X[b], Y[b]))(points[b : b + 1]) for b in range(count))
             return torch.cat(list(each))
 
     timing = compare(ordinary, batched, scale.repeats)
-    loops = compare(separate, batched, scale.repeats)
     worse = bounds(timing.ordinary_result) - bounds(timing.our_result)
     return [
         timing.line(
@@ -260,7 +230,7 @@ def replicates_on_a_box(scale: Scale) -> list[Measurement]:
             7,
             difference=float(worse.max()),
             tolerance=1e-6,
-            note=f"{loops.ordinary / loops.ours:.1f} times against separate loops of ours; {WORSE}",
+            note=WORSE,
         )
     ]
 
@@ -342,50 +312,6 @@ REPEATS = 1.5
 
 SECONDS_OF_A_ROUND = 0.05
 """What a round may take, however many came before it."""
-
-
-def many_rows(scale: Scale) -> list[Measurement]:
-    """One more outcome and 256 points: repeated rows; then whole rounds.
-
-    The ordinary way factorizes all rows, with memory in their square, so it has fewer of them.
-    """
-    num_places = scale.of(200, 20)
-    places = smooth_data(num_places, 2, scale.seed)[0]
-    stream = torch.Generator().manual_seed(scale.seed)
-    points = smooth_data(256, 2, scale.seed + 1)[0].unsqueeze(-2)
-    histories, rows = [], []
-    for num_rows in (scale.of(4000, 300), scale.of(20000, 600)):
-        X = places[torch.randint(num_places, (num_rows,), generator=stream)]
-        Y, history = X.sum(-1, keepdim=True).sin(), History(2)
-        for x, y in zip(X, Y[:, 0].tolist(), strict=True):
-            history.record(
-                history.new_outcome(
-                    history.record(history.new_query(x, "attached", 0.0)).id, y, 0.0
-                )
-            )
-        histories.append(history)
-        rows.append((X, Y))
-
-    def loop(history: History) -> BanditLoop:  # nothing is kept from before
-        return rebuilt(BanditLoop(Box([[0.0, 0.0], [1.0, 1.0]]), RECIPE, BOUND), history)
-
-    timing = compare(
-        lambda: moments(their_model(*rows[0]), points),
-        lambda: moments(loop(histories[0]).current_model(), points),
-        scale.few_repeats,
-    )
-    large = loop(histories[1])
-    spans = [timed(lambda: large.tell(large.ask().id, 0.0))[0] for _ in range(4)]
-    return [
-        timing.line(
-            f"many-rows: {len(rows[0][0])} rows at {num_places} places, 256 points",
-            10,
-            difference=timing.difference,
-            tolerance=1e-8,
-            note=f"a round of a loop with {len(rows[1][0])} rows there takes "
-            f"{1000 * median(spans[1:]):.0f} ms",
-        )
-    ]
 
 
 def rounds_without_end(scale: Scale) -> list[Measurement]:

@@ -1,8 +1,6 @@
-"""Benchmarks of tests for changes: all tails at once, and what the evidence adds to a loop.
+"""The benchmark of tests for changes: all tails at once against two models for each tail.
 
-All tails at once against two models for each tail: both ways return the statistics, which must
-agree. A loop with the evidence of all outcomes against the same loop without it: while nothing
-changes both must play the same points.
+Both ways return the statistics, which must agree.
 """
 
 from __future__ import annotations
@@ -11,20 +9,15 @@ import torch
 from gpytorch.settings import skip_posterior_variances
 from torch import Tensor
 
-from benchmarks.arms import arms_problem
-from benchmarks.boxes import BOUND, RECIPE
 from benchmarks.measure import (
     Measurement,
     Scale,
     compare,
-    normal_noise,
     ordinary_model,
-    smooth_reward,
     standard_kernel,
 )
-from botorch_bandits import BanditLoop, EvidenceRestart
 from botorch_bandits.change_points import ChangePointDetector
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms
 from botorch_bandits.random_streams import generator
 
 
@@ -72,31 +65,3 @@ def _all_tails(scale: Scale, num_samples: int) -> Measurement:
         tolerance=1e-9,
         note="relative difference of the statistics",
     )
-
-
-def evidence_in_loops(scale: Scale) -> list[Measurement]:
-    """A whole run with the robust evidence against one without: 1000 arms, and a box."""
-    arms = Arms(arms_problem(scale.of(1000, 50), scale.seed).choices)
-    box = Box([[0.0, 0.0], [1.0, 1.0]])
-    return [
-        _evidence(scale, f"{arms.num_arms} arms", arms, scale.of(300, 8), 0.1, 0.3),
-        _evidence(scale, "box of 2 dimensions", box, scale.of(100, 8), 0.5, 0.8),
-    ]
-
-
-def _evidence(scale: Scale, where: str, domain: Domain, rounds: int, *goals: float) -> Measurement:
-    noise = normal_noise(rounds, scale.seed)
-
-    def play(restart: EvidenceRestart | None) -> Tensor:
-        loop = BanditLoop(domain, RECIPE, BOUND, restart=restart, seed=scale.seed)
-        for each in noise:
-            query = loop.ask()
-            loop.tell(query.id, float(smooth_reward(query.x)) + each)
-        assert not loop.resets
-        return torch.stack([query.x for query in loop.history.queries])
-
-    ways = (lambda: play(None), lambda: play(EvidenceRestart()))
-    timing = compare(*ways, scale.few_repeats, (rounds, rounds))
-    name = f"evidence: {where}, {rounds} rounds, against no restart"
-    note = "difference of the points that are played"
-    return timing.line(name, *goals, difference=timing.difference, note=note)

@@ -8,7 +8,6 @@ each of these rounds the ordinary way makes the suggestion from the same rows.
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from dataclasses import astuple, dataclass, replace
 from functools import cache, partial
@@ -29,7 +28,6 @@ from benchmarks.measure import (
     timed,
 )
 from benchmarks.ordinary_suggestions import Prior, Request, suggest, value_of
-from benchmarks.peak_memory import kept_bytes, peak_bytes
 from botorch_bandits import (
     AdditiveEpochs,
     AMMUpperConfidenceBound,
@@ -136,23 +134,12 @@ WAYS = {
     "mean": Way(MeanOnly.with_options(), "mean"),
     "deviation": Way(VarianceOnly.with_options(), "deviation"),
 }
-"""What is played, by name. The first is played in all combinations."""
-
-AXES = {
-    "acquisition": tuple(WAYS),
-    "feedback": ("sequential", "hallucinated", "ignored", "censored"),
-    "restart": ("none", "halves", "evidence"),
-    "forgetting": ("none", "window", "weights", "time"),
-    "constraints": ("none", "relabeled", "fresh", "separate", "primal-dual"),
-    "contexts": ("none", "one", "product"),
-    "domain": ("arms", "box", "box 6"),
-}
-"""The settings; the first of each is the plain one."""
+"""What is played, by name."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """One value on each of :data:`AXES`, and the number of rows."""
+    """The settings of a loop, the plain ones where none are named, and the number of rows."""
 
     num_rows: int
     acquisition: str = "IGP-UCB"
@@ -525,8 +512,6 @@ def measure(
         if not note and not one.on_arms:
             words = f"our point was worse by {max(gaps):.0e}, better by {-min(gaps):.0e}"
             notes.append(words)
-        if _memory_ratio(player, num_arms) < 1.0:
-            notes.append("needs more memory than allowed")
     return Measurement(
         f"{one.key}",
         fmean(theirs),
@@ -536,23 +521,6 @@ def measure(
         tolerance=TOLERANCE_ON_ARMS,
         note="; ".join(notes),
     )
-
-
-def _memory_ratio(player: Player, num_arms: int) -> float:
-    """The memory that a loop and its round may hold over what they hold.
-
-    Allowed is what the ordinary way takes, and two squares of the rows; on arms also one of the
-    arms, and the rows times the arms.
-    """
-    kept = kept_bytes(player.loop)
-    beyond = peak_bytes(player.step)
-    while not player.is_chosen:
-        player.step()
-    request, n = player.request(), player.one.num_rows + player.one.num_pending
-    allowed = peak_bytes(partial(suggest, request)) + 16 * n * n
-    if player.one.on_arms:
-        allowed += 8 * num_arms * (num_arms + n)
-    return allowed / (kept + beyond)
 
 
 # --- what is measured ----------------------------------------------------------------------------
@@ -584,47 +552,20 @@ GOALS: dict[str, tuple[dict[str, str], tuple[int, ...], float, float]] = {
 FOR_A_LOOK, EVERY = 0.05, 6
 """Below this scale one of so many settings is measured."""
 
-PLACES = {("arms", 200): 30, ("arms", 1000): 24, ("box", 200): 14}
 """Where combinations are drawn at random: domains, numbers of rows, and how many there are."""
 
 
-def suggestions_of_settings(scale: Scale, acquisition: str = "") -> list[Measurement]:
+def suggestions_of_settings(scale: Scale) -> list[Measurement]:
     """Measure a suggestion under each of the settings.
 
     Args:
         scale: Of the rows and arms.
-        acquisition: Only the settings that name it.
     """
-    names = [name for name in GOALS if acquisition in name]
-    lines = []
-    for name in names if scale.size >= FOR_A_LOOK else names[::EVERY]:
+    lines, num_rounds = [], max(2, scale.repeats - scale.repeats % 2)  # whole epochs
+    for name in GOALS if scale.size >= FOR_A_LOOK else list(GOALS)[::EVERY]:
         others, sizes, *goals = GOALS[name]
-        for size in sizes:
-            line = _measured(scale, Combination(scale.of(size, 10), **others), *goals)
-            lines.append(replace(line, name=f"settings: {name}, n = {scale.of(size, 10)}"))
-    return lines
-
-
-def _measured(scale: Scale, one: Combination, *goals: float) -> Measurement:
-    num_rounds = max(2, scale.repeats - scale.repeats % 2)  # whole epochs
-    return measure(one, num_rounds, scale.of(NUM_ARMS, 40), *goals)
-
-
-def combinations_at_random(scale: Scale) -> list[Measurement]:
-    """Measure combinations that are drawn uniformly from those that go together.
-
-    Args:
-        scale: Of the rows and arms, and of the number of combinations.
-    """
-    chance, lines = random.Random(scale.seed), []
-    for (domain, num_rows), full in PLACES.items():
-        count = scale.of(full, 1)
-        while count:
-            drawn = {axis: chance.choice(values) for axis, values in AXES.items()}
-            one = Combination(scale.of(num_rows, 10), **{**drawn, "domain": domain})
-            try:
-                lines.append(_measured(scale, one, 1.0))
-            except (TypeError, ValueError):  # they do not go together
-                continue
-            count -= 1
+        for num_rows in (scale.of(size, 10) for size in sizes):
+            one = Combination(num_rows, **others)
+            line = measure(one, num_rounds, scale.of(NUM_ARMS, 40), *goals)
+            lines.append(replace(line, name=f"settings: {name}, n = {num_rows}"))
     return lines

@@ -1,8 +1,7 @@
 """Benchmarks of the suggestion that a user gets who names nothing, fit included.
 
 The ordinary way is BoTorch's: a ``SingleTaskGP`` with the same kernel and priors on the same
-transforms, ``fit_gpytorch_mll``, ``LogExpectedImprovement`` and ``optimize_acqf``. Where Optuna is
-installed, its ``GPSampler`` is asked, too.
+transforms, ``fit_gpytorch_mll``, ``LogExpectedImprovement`` and ``optimize_acqf``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from botorch.acquisition import analytic
@@ -29,13 +27,11 @@ from benchmarks.measure import (
     compare,
     maximize,
     smooth_data,
-    timed,
 )
 from botorch_bandits import Box, FittedSingleTaskGP, LogExpectedImprovement
 from botorch_bandits.models import default_kernel, default_likelihood
 
 SETTINGS = ((20, 2), (50, 6), (200, 6))
-AGAINST_OPTUNA = (50, 6)
 
 OBJECTIVE_TOLERANCE, VALUE_TOLERANCE = 1e-5, 1e-3
 """By how much the objective of our fit, and our logarithm of expected improvement, may be less."""
@@ -46,7 +42,7 @@ Suggested = tuple[SingleTaskGP, Tensor]
 
 def default_suggestions(scale: Scale) -> list[Measurement]:
     """Fit the default model and maximize its acquisition function, on several data sets each."""
-    return [_default_suggestion(scale, *size) for size in SETTINGS] + _against_optuna(scale)
+    return [_default_suggestion(scale, *size) for size in SETTINGS]
 
 
 def _data_sets(scale: Scale, rows: int, dim: int) -> list[tuple[int, Tensor, Tensor]]:
@@ -114,33 +110,3 @@ def _incumbent(model: SingleTaskGP, X: Tensor) -> Tensor:
     with torch.no_grad():
         best: Tensor = model.posterior(X).mean.max()
     return best
-
-
-def _against_optuna(scale: Scale) -> list[Measurement]:
-    """Against ``GPSampler``, which starts from its last fit, as it would in a study."""
-    try:
-        import optuna
-    except ImportError:
-        return []
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    rows, dim = scale.of(AGAINST_OPTUNA[0], 12), AGAINST_OPTUNA[1]
-    distributions: dict[str, Any] = {
-        f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(dim)
-    }
-    theirs, ours = [], []
-    for seed, X, Y in _data_sets(scale, rows, dim):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=5)
-            study = optuna.create_study(direction="maximize", sampler=sampler)
-            for x, y in zip(X[:-1].tolist(), Y[:-1, 0].tolist(), strict=True):
-                params: dict[str, Any] = dict(zip(distributions, x, strict=True))
-                study.add_trial(
-                    optuna.trial.create_trial(params=params, distributions=distributions, value=y)
-                )
-            study.tell(study.ask(distributions), float(Y[-1]))  # its caches are warm now
-            theirs.append(timed(partial(study.ask, distributions))[0])
-        ours.append(timed(partial(_ours, seed, X, Y))[0])
-    name = f"default-suggestion, against Optuna's GPSampler: n = {rows}, d = {dim}"
-    note = "another model, so there are no results to compare"
-    return [Measurement(name, median(theirs), median(ours), (1,), note=note)]
