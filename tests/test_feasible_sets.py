@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import botorch_bandits as bb
-from botorch_bandits.cli import main
 from botorch_bandits.fingerprints import UnnamedSettingError, fingerprint
 
 DOUBLE = torch.float64
@@ -34,37 +32,10 @@ def in_disk(x: Tensor) -> Tensor:
     return 0.09 - (x - 0.5).square().sum()
 
 
-def outside_of_disk(x: Tensor) -> Tensor:
-    return (x - 0.5).square().sum() - 0.09
-
-
 SETS: dict[str, bb.Box] = {
     "triangle": bb.Box(UNIT, inequality_constraints=[BELOW], **SMALL),
     "line": bb.Box(UNIT, equality_constraints=[ON_LINE], **SMALL),
     "disk": bb.Box(UNIT, nonlinear_inequality_constraints=[(in_disk, True)], **SMALL),
-    "both": bb.Box(
-        UNIT,
-        inequality_constraints=[BELOW],
-        nonlinear_inequality_constraints=[(outside_of_disk, True)],
-        **SMALL,
-    ),
-    "sliver": bb.Box(
-        [(-200.0, 300.0), (0.0, 1e-3)],
-        inequality_constraints=[([0, 1], [1.0, 1e5], 390.0)],
-        **SMALL,
-    ),
-    "whole numbers": bb.Box(
-        [(0.0, 3.0), (0.0, 3.0), (0.0, 1.0)],
-        integer_dims=(0, 1),
-        inequality_constraints=[([0, 1, 2], [-1.0, -1.0, -1.0], -3.0)],
-        **SMALL,
-    ),
-    "many whole numbers": bb.Box(
-        [(0.0, 30.0), (0.0, 1.0)],
-        integer_dims=(0,),
-        inequality_constraints=[([0, 1], [-1.0, -10.0], -15.0)],
-        **SMALL,
-    ),
     "space": bb.Space(
         {
             "a": bb.Float(0.0, 1.0),
@@ -82,43 +53,124 @@ SETS: dict[str, bb.Box] = {
 }
 
 
-def slacks_by_hand(box: bb.Box, x: list[float]) -> list[float]:
-    """What each constraint has left, from the definitions in BoTorch's documentation."""
-    found = []
-    for indices, coefficients, rhs in box.constraints.get("inequality_constraints", ()):
-        found.append(sum(c * x[i] for i, c in zip(indices, coefficients, strict=True)) - rhs)
-    for indices, coefficients, rhs in box.constraints.get("equality_constraints", ()):
-        total = sum(c * x[i] for i, c in zip(indices, coefficients, strict=True))
-        found.append(1e-6 - abs(total - rhs))
+def draw_set(seed: int) -> bb.Box:
+    """Return a random box with constraints that a random point of it meets.
+
+    One third has an equality, every second one a nonlinear constraint, and whole numbers are in
+    every second one; some of the linear ones leave so little that points are drawn by a walk.
+    """
+    random = np.random.default_rng(seed)
+    dim = 2 + seed % 3
+    low = random.choice([-200.0, -1.0, 0.0], dim)
+    side = random.choice([1e-3, 1.0, 5.0, 300.0], dim)
+    whole = [0] if seed % 2 else []
+    low[whole], side[whole] = 0.0, random.choice([3.0, 40.0])
+    inner = low + side * random.uniform(0.2, 0.8, dim)
+    inner[whole] = inner[whole].round()
+
+    def linear(columns: list[int], room: float) -> tuple[list[int], list[float], float]:
+        slopes = random.normal(size=len(columns)) / side[columns]
+        return columns, slopes.tolist(), float(slopes @ inner[columns] - room)
+
+    given: dict[str, Any] = {
+        "inequality_constraints": [
+            linear(sorted(random.choice(dim, 2, replace=False).tolist()), room)
+            for room in (0.02 if seed % 4 == 0 else 0.3, 0.2)
+        ]
+    }
+    free = [i for i in range(dim) if i not in whole]
+    if seed % 3 == 0 and len(free) > 1:
+        given["equality_constraints"] = [linear(free, 0.0)]
+    if seed % 2 == 0:
+        center, unit = torch.from_numpy(inner + 0.1 * side), torch.from_numpy(side)
+        ball = lambda x: 0.2 - ((x - center) / unit).square().sum(-1)  # noqa: E731
+        given["nonlinear_inequality_constraints"] = [(ball, True)]
+    bounds = list(zip(low.tolist(), (low + side).tolist(), strict=True))
+    return bb.Box(bounds, integer_dims=whole, num_restarts=2, raw_samples=32, **given)
+
+
+def slack_by_hand(box: bb.Box, x: Tensor) -> float:
+    """The least that a constraint has left, from the definitions in BoTorch's documentation.
+
+    In shares of what a sum of coordinates can be; it is infinite without constraints.
+    """
+    found, sides = [math.inf], box.bounds[1] - box.bounds[0]
+    for name in ("inequality_constraints", "equality_constraints"):
+        for indices, coefficients, rhs in box.constraints.get(name, ()):
+            at, slopes = list(indices), torch.tensor(coefficients, dtype=DOUBLE)
+            left = float((slopes @ x[at] - rhs) / (slopes.abs() @ sides[at]))
+            found.append(1e-7 - abs(left) if name.startswith("equality") else left)
     for function, _ in box.constraints.get("nonlinear_inequality_constraints", ()):
-        found.append(float(function(torch.tensor(x, dtype=DOUBLE))))
-    return found
+        found.append(float(function(x)))
+    return min(found)
 
 
 def assert_inside(box: bb.Box, X: Tensor) -> None:
-    for x in X.tolist():
-        assert min(slacks_by_hand(box, x)) >= -1e-6
-        box.check_point("x", x)
-    assert bool((box.bounds[0] <= X).all())
-    assert bool((box.bounds[1] >= X).all())
+    assert bool(((box.bounds[0] <= X) & (box.bounds[1] >= X)).all())
+    for x in X:
+        assert slack_by_hand(box, x) >= -1e-9
+        assert all(float(x[i]).is_integer() for i in box.integer_dims)
+        assert torch.equal(box.check_point("x", x), x)
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_samples_are_inside_and_repeatable(name: str) -> None:
-    box = SETS[name]
+SEEDS = pytest.mark.parametrize("seed", range(12))
+
+
+@SEEDS
+def test_a_random_set_has_the_points_that_meet_its_constraints(seed: int) -> None:
+    """Samples are some of them, and of any points of the box those that are taken."""
+    box = draw_set(seed)
+    assert box.feasible is not None
     X = box.sample(40, torch.Generator().manual_seed(1))
     assert X.shape == (40, box.dim)
     assert_inside(box, X)
+    before = torch.get_rng_state()
     assert torch.equal(X, box.sample(40, torch.Generator().manual_seed(1)))
     assert not torch.equal(X, box.sample(40, torch.Generator().manual_seed(2)))
-    assert box.sample(0).shape == (0, box.dim)
-    before = torch.get_rng_state()
-    box.sample(3, torch.Generator().manual_seed(1))
     assert torch.equal(before, torch.get_rng_state())
+    assert box.sample(0).shape == (0, box.dim)
+    stream = torch.Generator().manual_seed(3)
+    anywhere = box.coordinates.from_unit(torch.rand(60, box.dim, dtype=DOUBLE, generator=stream))
+    met = [slack_by_hand(box, x) >= 0.0 for x in anywhere]
+    assert box.feasible.contains(anywhere).tolist() == met
+    for x, is_met in zip(anywhere, met, strict=True):
+        if not is_met:
+            with pytest.raises(ValueError, match=r"x is .*which violates .*constraints"):
+                box.check_point("x", x)
 
 
-def test_the_volume_counts_whole_numbers() -> None:
-    assert bb.Box([[1.0, 0.0], [4.0, 2.0]], integer_dims=[0]).volume == 8.0
+@SEEDS
+def test_parts_of_a_random_set_have_the_points_of_the_set(seed: int) -> None:
+    """In a context, and with given values of some coordinates."""
+    box = draw_set(seed)
+    assert box.feasible is not None
+    context = torch.tensor([7.0, -3.0], dtype=DOUBLE)
+    inside = box.in_context(context)
+    X = inside.sample(10, torch.Generator().manual_seed(1))
+    assert torch.equal(X[:, :2], context.expand(10, 2))
+    assert_inside(box, X[:, 2:])
+    last = box.dim - 1
+    held = box.feasible.holding({last: float(X[0, -1])})
+    stream = torch.Generator().manual_seed(3)
+    unit = torch.rand(60, box.dim, dtype=DOUBLE, generator=stream)
+    anywhere = torch.cat([held.coordinates.from_unit(unit), X[:1, 2:]])
+    assert torch.equal(held.contains(anywhere), box.feasible.contains(anywhere))
+    assert bool(held.contains(anywhere)[-1])
+
+
+@pytest.mark.parametrize("seed", by_day(range(12), every=3))
+def test_searches_of_a_random_set_find_what_a_fine_sample_finds(seed: int) -> None:
+    box = draw_set(seed)
+    low, high = box.bounds
+    center = low + (high - low) * torch.linspace(0.9, 1.3, box.dim, dtype=DOUBLE)
+    acquisition = Quadratic(center, (high - low).square().reciprocal())
+    x, value = box.maximize(acquisition, seed=0)
+    assert_inside(box, x.unsqueeze(0))
+    with torch.no_grad():
+        assert float(acquisition(x.reshape(1, 1, -1))) == pytest.approx(value, abs=1e-12)
+        sample = box.sample(2000, torch.Generator().manual_seed(7))
+        assert value >= float(acquisition(sample.unsqueeze(-2)).max()) - 1e-4
+    assert torch.equal(box.maximize(acquisition, seed=0)[0], x)
 
 
 class Quadratic(PosteriorMean):
@@ -163,47 +215,6 @@ def test_projections_onto_polytopes_are_those_of_a_dense_search(seed: int) -> No
                 best = max(best, -float((y - center).square().sum()))
     assert value == pytest.approx(best, abs=1e-4)
     assert_inside(box, x.unsqueeze(0))
-
-
-@pytest.mark.parametrize("name", by_day(SETS, every=3))
-def test_searches_find_what_a_fine_sample_finds(name: str) -> None:
-    box = SETS[name]
-    low, high = box.bounds
-    center = low + (high - low) * torch.linspace(0.9, 1.3, box.dim, dtype=DOUBLE)
-    acquisition = Quadratic(center, (high - low).square().reciprocal())
-    x, value = box.maximize(acquisition, seed=0)
-    assert_inside(box, x.unsqueeze(0))
-    with torch.no_grad():
-        assert float(acquisition(x.reshape(1, 1, -1))) == pytest.approx(value, abs=1e-12)
-        sample = box.sample(3000, torch.Generator().manual_seed(7))
-        assert value >= float(acquisition(sample.unsqueeze(-2)).max()) - 1e-4
-    assert torch.equal(box.maximize(acquisition, seed=0)[0], x)
-
-
-def reward(x: Any) -> float:
-    values = x.tolist() if isinstance(x, Tensor) else [v for v in x.values() if v not in ("one",)]
-    return math.fsum(v for v in values if not isinstance(v, str))
-
-
-def test_contexts_forgetting_and_restarts_stay_inside() -> None:
-    for domain in (SETS["triangle"], SETS["disk"], SETS["whole numbers"]):
-        loop = bb.BanditLoop(
-            domain,
-            MODEL,
-            IGP,
-            context_dim=1,
-            forgetting=bb.TimeVaryingKernel(0.1),
-            constraints=bb.AdditiveEpochs(1, 2),
-        )
-        for t in range(4):
-            query = loop.ask(context=[0.2 * t])
-            loop.tell(query.id, reward(query.x), [0.1])
-            assert_inside(domain, query.x.unsqueeze(0))
-    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, restart=bb.EvidenceRestart())
-    bb.run(loop, reward, 4, progress=False)
-    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, maximize=False)
-    bb.run(loop, reward, 4, progress=False)
-    assert_inside(SETS["triangle"], torch.stack([q.x for q in loop.history.queries]))
 
 
 def test_points_outside_are_refused_and_the_constraint_named() -> None:
@@ -289,19 +300,6 @@ def test_what_cannot_be_is_refused_at_once(given: dict[str, Any], match: str) ->
         bb.Box(UNIT, **given)
 
 
-def test_no_gradient_is_needed_without_continuous_dimensions() -> None:
-    space = bb.Space(
-        {"n": bb.Integer(0, 4), "kind": bb.Categorical(["a", "b"])},
-        nonlinear_inequality_constraints=[(lambda x: 2.5 - float(x[0]), True)],
-    )
-    loop = bb.BanditLoop(space, seed=0)
-    for _ in range(7):
-        query = loop.ask()
-        assert query.parameters is not None
-        assert query.parameters["n"] <= 2
-        loop.tell(query.id, float(query.parameters["n"]))
-
-
 def test_a_point_by_names_is_checked_and_the_violation_is_by_names() -> None:
     space = bb.Space(
         {"rate": bb.Float(0.0, 1.0), "decay": bb.Float(0.0, 1.0)},
@@ -351,28 +349,6 @@ def test_storages_name_functions() -> None:
     unnamed = bb.Box(UNIT, nonlinear_inequality_constraints=[(lambda x: x.sum(), True)])
     with pytest.raises(UnnamedSettingError, match="top level of"):
         fingerprint({"domain": unnamed})
-
-
-@pytest.mark.parametrize("name", ["triangle", "disk", "space"])
-def test_show_prints_constraints(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "run.db"
-    with bb.BanditLoop(SETS[name], None, bb.RandomSearch(), storage=path) as loop:
-        bb.run(loop, reward, 2, progress=False)
-    assert main(["show", str(path)]) == 0
-    text = capsys.readouterr().out
-    assert "inequality_constraints=[" in text
-    assert ("in_disk" in text) is (name == "disk")
-
-
-def test_what_knows_boxes_only_says_so() -> None:
-    box = SETS["triangle"]
-    detector = bb.ChangePointDetector(
-        MaternKernel(nu=2.5), threshold=bb.change_points.PowerThreshold(scale=1.0, exponent=-0.5)
-    )
-    with pytest.raises(ValueError, match=r"Use EvidenceRestart\(...\), or Arms"):
-        bb.BanditLoop(box, MODEL, IGP, restart=bb.ChangePointRestart(detector=detector))
 
 
 def test_a_function_on_choices_is_maximized_over_those_that_meet_the_constraints() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
     AcquisitionRecipe,
@@ -144,15 +144,6 @@ def test_recipes_of_other_content_differ() -> None:
         assert [one == other for other in recipes] == [i == j for j in range(len(recipes))]
 
 
-@pytest.mark.parametrize("name", ["a model", "a restart"])
-def test_a_recipe_is_found_again_after_its_kernel_was_changed(name: str) -> None:
-    recipe = RECIPES[name]()
-    known = {recipe}
-    lengthen(recipe.kernel if name == "a model" else recipe.detector.kernel)
-    assert recipe in known
-    assert recipe != RECIPES[name]()
-
-
 # --- a loop has copies of its own -------------------------------------------------------------
 
 
@@ -233,20 +224,3 @@ def test_a_rule_that_cannot_be_copied_is_refused_by_name() -> None:
     acquisition = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
     with pytest.raises(TypeError, match=r"forgetting is LockedWindow.*cannot be"):
         BanditLoop(BOX, model(), acquisition, forgetting=LockedWindow(3))
-
-
-def test_functions_of_the_user_are_used_as_they_are() -> None:
-    @dataclass
-    class Built:
-        calls: int = 0
-
-        def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> BanditGP:
-            self.calls += 1
-            return BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
-
-    build = Built()
-    acquisition = ImprovedUpperConfidenceBound.with_options(width=2.0)
-    loop = BanditLoop(BOX, build, acquisition)
-    play(loop, 3)
-    assert loop.settings.model is build
-    assert build.calls > 0

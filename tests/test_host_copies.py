@@ -23,7 +23,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import gen_candidates_batched
 from botorch_bandits.models.fits import objective_of
-from botorch_bandits.models.growing import box_posterior_of
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.rand(400, 3, dtype=torch.float64, generator=GENERATOR)
@@ -123,31 +122,3 @@ def test_a_fit_copies_twice_an_evaluation(kernel: Any, dim: int | None) -> None:
     objective = objective_of(ExactMarginalLogLikelihood(model.likelihood, model))
     for shift in (0.0, 0.01):  # one sees whether there is a factor, the other has the numbers
         assert count(lambda s=shift: objective(objective.start + s)) == 2
-
-
-def test_a_factor_is_looked_at_once_however_many_rows_it_has() -> None:
-    def factorize(num_rows: int) -> None:
-        model = BanditGP(X[:num_rows], Y[:num_rows], MaternKernel(nu=2.5), 0.01)
-        seen.append(count(lambda: box_posterior_of(model)))
-
-    seen: list[int] = []
-    for num_rows in (3, 40, 400):
-        factorize(num_rows)
-    assert len(set(seen)) == 1
-    assert seen[0] <= 5  # noise, its units, output scale (twice), the smallest pivot
-
-
-def test_rows_that_are_added_cost_few_copies() -> None:
-    """Are the rows finite, can the factor be trusted, are the hyperparameters the same?"""
-    model = BanditGP(X[:40], Y[:40], MaternKernel(nu=2.5), 0.01)
-    model.posterior(X[:1])
-
-    def add(num_rows: int, each: int) -> None:
-        grown = model
-        for start in range(40, 40 + num_rows, each):
-            rows = slice(start, start + each)
-            grown = grown.condition_on_observations(X[rows], Y[rows])
-
-    few, many, at_once = (count(lambda a=a: add(*a)) for a in ((5, 1), (25, 1), (300, 300)))
-    assert many - few <= 6 * 20
-    assert at_once <= 10

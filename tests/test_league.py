@@ -21,7 +21,7 @@ from benchmarks.league import (
     simple_regret_trace,
     trace_of,
 )
-from benchmarks.league_methods import METHODS, Method, method_of
+from benchmarks.league_methods import METHODS, Method
 from benchmarks.league_players import Player
 from benchmarks.league_problems import (
     NUM_INITIAL,
@@ -29,8 +29,6 @@ from benchmarks.league_problems import (
     Coordinates,
     Parameter,
     Situation,
-    search_reference,
-    still,
 )
 
 BRANIN = PROBLEMS["branin"]
@@ -77,12 +75,6 @@ def test_points_and_native_values_are_the_same():
     assert [whole.at(u) for u in (0.0, 0.3, 0.4, 0.99, 1.0)] == [2.0, 2.0, 3.0, 4.0, 4.0]
     log = Parameter("C", -4.0, 2.0, "log")
     assert (log.native(-4.0), log.coordinate(1e-4 * (1 - 1e-12))) == (pytest.approx(1e-4), -4.0)
-
-
-def test_a_reference_is_the_best_of_a_fixed_search():
-    value, x = search_reference(BRANIN, 64)
-    assert value == branin(x) == search_reference(BRANIN, 64)[0]
-    assert value > max(map(branin, BRANIN.initial_points(0)))
 
 
 # ----------------------------------------------------------------------------------------- playing
@@ -155,25 +147,6 @@ def test_methods_play_with_seeds(name):
     assert trace_of(first)[0] == (1, pytest.approx(regret, rel=1e-4))
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["random", "optuna-gp", "bayes-opt"])
-def test_methods_play_integers_and_choices(name):
-    points = []
-
-    def function(**values: object) -> float:
-        points.append(values)
-        return float(values["units"]) + (values["activation"] == "tanh")
-
-    problem = still("made", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
-    number = NUM_INITIAL + (1 if name == "bayes-opt" else 2)
-    play(problem, METHODS[name], 0, num_rounds=number)
-    assert len(points) == number
-    for values in points:
-        assert isinstance(values["units"], int)
-        assert values["activation"] in ("identity", "logistic", "tanh", "relu")
-        assert 1e-5 * (1 - 1e-9) <= values["alpha"] <= 10.0 * (1 + 1e-9)
-
-
 # -------------------------------------------------------------------------------------------- rows
 
 
@@ -213,13 +186,6 @@ def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
     text = path.read_text(encoding="utf-8")
     assert play_all(read, ["branin"], ["random"], [0, 1]) == []
     assert path.read_text(encoding="utf-8") == text
-
-
-def test_methods_that_are_not_there_say_so(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    method_of.cache_clear()
-    with pytest.raises(ImportError, match=r"optuna: pip install .*\[league\]"):
-        method_of("optuna-gp")
 
 
 @pytest.mark.parametrize(

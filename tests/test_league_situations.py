@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from concurrent.futures import Future
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.commands import main
-from benchmarks.league import IN_SITUATIONS, STEP, Row, Rows, listed, play
-from benchmarks.league_methods import METHODS, Method, method_of
+from benchmarks.league import IN_SITUATIONS, STEP, Row, Rows, play
+from benchmarks.league_methods import METHODS, Method
 from benchmarks.league_players import Outcome, Player
 from benchmarks.league_problems import MAX_DELAY, NUM_INITIAL, Coordinates, Situation
-from benchmarks.league_situations import GAMMAS, SITUATIONS, TASKS_FILE, TEMPERATURES_FILE
+from benchmarks.league_situations import SITUATIONS
 
 WITHOUT_DATA = [name for name, situation in SITUATIONS.items() if not situation.data]
 
@@ -27,28 +25,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Made files in the layout of the real ones."""
-    numbers = np.random.default_rng(0)
-    pairs = list(itertools.product(range(-5, 7), range(len(GAMMAS))))
-    radial = [[1.0, 0.0, 0.0, c / 6.0, math.log10(GAMMAS[g]) / 4.0, 0.0] for c, g in pairs]
-    others = [[0.0, 0.0, 1.0, c / 6.0, 0.0, 0.0] for c in range(-5, 7)]
-    np.savez(
-        tmp_path / TASKS_FILE,
-        # what a task is, and what is chosen, can be read from the accuracy
-        accuracy=np.arange(12.0)[:, None] + np.arange(180.0)[None, :] / 1000.0,
-        hyperparameters=np.array([*radial, *others]),
-        context=np.arange(72.0).reshape(12, 6) / 72.0,
-    )
-    np.savez(
-        tmp_path / TEMPERATURES_FILE,
-        temperature=numbers.uniform(15.0, 30.0, (300, 4)),
-        xy_m=np.array([[1.0, 1.0], [1.0, 30.0], [40.0, 1.0], [40.0, 30.0]]),
-    )
-    return tmp_path
 
 
 # ------------------------------------------------------------------------------------------ worlds
@@ -64,51 +40,6 @@ def test_no_point_is_better_than_what_regret_is_counted_from(name):
         for x in map(situation.at, shares):
             if (world.constraint(x, t) or 0.0) <= 0.0:
                 assert world.reward(x, t) <= world.best(t) + 1e-3  # a grid under a budget
-
-
-def test_functions_change_after_rounds_that_seeds_choose():
-    worlds = [SITUATIONS["changes-functions"].world(seed, None) for seed in range(3)]
-    x = (0.3, 0.6)
-    for world in worlds:
-        first, second = world.change_points
-        assert 20 <= first <= 28 < 44 <= second <= 52
-        values = [world.reward(x, t) for t in (1, first, first + 1, second, second + 1, 72)]
-        assert values[0] == values[1] != values[2] == values[3] != values[4] == values[5]
-    assert len({world.change_points for world in worlds}) > 1
-
-
-def test_a_budget_excludes_the_best_point():
-    for seed in range(2):
-        world = SITUATIONS["budget-functions"].world(seed, None)
-        side = torch.linspace(0.0, 1.0, 21).tolist()
-        points = list(itertools.product(side, side))
-        best = max(points, key=lambda x: world.reward(x, 1))
-        assert world.constraint(best, 1) > 0.0
-        share = sum(world.constraint(x, 1) <= 0.0 for x in points) / len(points)
-        assert share == pytest.approx(0.35, abs=0.06)
-
-
-def test_tasks_are_read_from_the_table(data):
-    world = SITUATIONS["contexts-tasks"].world(0, data)
-    met = set()
-    for t in range(1, 61):
-        task = round(world.context(t)[0] * 72.0 / 6.0)
-        met.add(task)
-        # log2(C) = 2 and gamma = 0.1 is row 7 * 14 + 4 of the radial ones
-        assert world.reward((2.0, 4.0), t) == pytest.approx(task + (7 * 14 + 4) / 1000.0)
-        assert world.best(t) == pytest.approx(task + 167 / 1000.0)  # no other kernels
-    assert len(met) == 10
-
-
-def test_temperatures_are_those_of_the_next_sensor(data):
-    with np.load(data / TEMPERATURES_FILE) as file:
-        readings = file["temperature"]
-    world = SITUATIONS["changes-temperatures"].world(1, data)
-    assert world.reward((38.0, 4.0), 5) == readings[96 + 8, 2]
-    assert world.best(5) == readings[96 + 8].max()
-    np.savez(data / TEMPERATURES_FILE, temperature=readings[:100], xy_m=np.zeros((4, 2)))
-    with pytest.raises(ValueError, match=r"100, 4\) temperatures"):
-        SITUATIONS["changes-temperatures"].world(1, data)
 
 
 # ----------------------------------------------------------------------------------------- playing
@@ -200,46 +131,6 @@ def test_violations_by_hand():
         assert outcome.constraint == pytest.approx(costs[t - 1] + noise[t - 1][1])
 
 
-def test_contexts_are_common():
-    player, _ = record("contexts-hartmann3", 1)
-    again, _ = record("contexts-hartmann3", 1)
-    other, _ = record("contexts-hartmann3", 2)
-    assert player.contexts == again.contexts != other.contexts
-    assert len(set(player.contexts.values())) == 60
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n, m in METHODS.items() if {*m.makes} - {"still"}])
-def test_methods_play_with_seeds(name, data):
-    method = METHODS[name]
-    number = NUM_INITIAL + (3 if name in ("random", "optuna-tpe") else 1)
-    for kind in {*method.makes} - {"still"}:
-        if (name, kind) == ("botorch", "changes"):
-            continue  # as botorch-window does
-        names = [n for n, s in SITUATIONS.items() if s.kind == kind]
-        for problem in names if kind == "contexts" else names[:1]:
-            first = play(SITUATIONS[problem], method, 7, data, number)
-            if name in ("ours-best", "botorch-ucb", "optuna-gp", "optuna-tpe", "random"):
-                again = play(SITUATIONS[problem], method, 7, data, number)
-                assert {**first, "seconds": ""} == {**again, "seconds": ""}
-            assert len(numbers(first, "curve")) == number // STEP
-            assert bool(first["signed"]) == (kind == "budget")
-
-
-def test_pending_points_keep_botorch_away():
-    situation = SITUATIONS["delays-branin"]
-    x = {}
-    for pending in (False, True):
-        player = METHODS["botorch"].makes["delays"](situation, 0)
-        for t, point in enumerate(situation.initial_points(0), start=1):
-            player.attach(t, point, (), Outcome(-float(np.square(point).sum())))
-        asked = player.ask(6, ())
-        if not pending:
-            player.give_up(6)
-        x[pending] = math.dist(player.ask(7, ()), asked)
-    assert x[True] > x[False]
-
-
 # -------------------------------------------------------------------------------------- the command
 
 
@@ -273,11 +164,3 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.league._play_in_worker", None)
     assert main([*arguments, "--seeds", "1"]) == 0  # plays nothing
     assert table.read_text(encoding="utf-8") == text
-
-
-def test_runs_go_seed_by_seed_and_only_where_a_method_plays():
-    runs = listed(["delays-svm", "budget-svr"], ["ours", "ours-best"], range(2))
-    one = [("delays-svm", "ours"), ("delays-svm", "ours-best"), ("budget-svr", "ours")]
-    assert runs == [(seed, *pair) for seed in range(2) for pair in one]
-    with pytest.raises(ValueError, match="method is 'luck'"):
-        method_of("luck")

@@ -187,16 +187,6 @@ class FailsOnce(Fragile):
         return self
 
 
-class FailsTwice(Fragile):
-    """Fails in the first two of its fits."""
-
-    def fit(self, X: Any, y: Any) -> FailsTwice:
-        super().fit(X, y)
-        if Fragile.fits <= 2:
-            raise ValueError("a full disk")
-        return self
-
-
 @pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
 @pytest.mark.parametrize("error_score", [np.nan, 0.0])
 def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score: float) -> None:
@@ -208,16 +198,6 @@ def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score
     if not history.num_failed:
         level = history.queries[0].parameters["level"]  # type: ignore[index]
         assert history.outcomes[0].reward == pytest.approx(level / 2)
-
-
-@pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
-def test_what_was_told_stays_in_the_table() -> None:
-    """The fits of the only candidate fail at first, and not when scikit-learn needs an example."""
-    Fragile.fits = 0
-    space, options = {"level": Float(0.0, 1.0)}, {"n_iter": 1, "cv": 2, "random_state": 0}
-    search = BanditSearchCV(FailsTwice(), space, error_score=0.0, **options).fit(X, y)
-    assert search.history_.outcomes[0].reward == 0.0
-    assert search.cv_results_["mean_test_score"][0] == search.best_score_ == 0.0
 
 
 @pytest.mark.filterwarnings("ignore:.*fits failed")
@@ -240,27 +220,6 @@ def test_a_search_with_a_storage_goes_on(tmp_path: Path, batch_size: int) -> Non
             if "time" not in name:
                 np.testing.assert_array_equal(search.cv_results_[name], values, name)
         assert search.best_params_ == whole.best_params_
-
-
-def test_a_search_that_was_killed_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two folds, and between writing scores and telling them."""
-    storage = tmp_path / "search.db"
-    whole = fragile("never", batch_size=2).fit(X, y)
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    for method in ("_tell", "_evaluate"):
-        with monkeypatch.context() as patch:
-            patch.setattr(BanditSearchCV, method, killed)
-            with pytest.raises(KeyboardInterrupt):
-                fragile("never", batch_size=2, storage=storage).fit(X, y)
-    Fragile.fits = 0
-    search = fragile("never", batch_size=2, storage=storage).fit(X, y)
-    assert Fragile.fits == 6 * 2 + 1  # two had been evaluated
-    assert search.cv_results_["params"] == whole.cv_results_["params"]
 
 
 def test_a_storage_of_another_search_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from botorch_bandits import (
     BanditGP,
     BanditGPRecipe,
     BanditLoop,
-    CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     Censored,
     CensoredThompsonSampling,
@@ -74,7 +73,6 @@ from botorch_bandits.confidence import (
     RKHSWidth,
     WaterFillingGain,
 )
-from botorch_bandits.fingerprints import difference, fingerprint
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     ConstantDelay,
@@ -100,8 +98,6 @@ CHOICES = torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
 ARMS = Arms(CHOICES)
 KERNEL = RBFKernel().double()
 GAIN = WaterFillingGain(torch.eye(NUM_ARMS, dtype=torch.float64), lam=0.5)
-X = CHOICES[:3]
-MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
 
@@ -356,38 +352,6 @@ def test_a_recipe_holds_python_numbers(
             assert hash(recipe) == hash(expected)
 
 
-@pytest.mark.parametrize(("cls", "options"), names_of(RECIPES))
-def test_a_constructor_takes_every_kind_of_number(
-    cls: type[BanditAcquisition], options: dict[str, Any]
-) -> None:
-    model: Any = MODEL
-    given: dict[str, Any] = {}
-    known = inspect.signature(cls).parameters
-    if cls is TopTwoThompsonSampling:
-        given["choices"] = CHOICES
-    if "multipliers" in known:
-        model = BanditGP.with_kernel(KERNEL, 0.25)(X, torch.cat([X.sin(), X.cos()], dim=-1))
-        given["multipliers"] = [0.5]
-    if issubclass(cls, CandidatesUpperConfidenceBound | CandidatesThompsonSampling):
-        model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
-    if "seed" in known:
-        given["seed"] = 0
-    if "X_pending" in known:
-        given["X_pending"] = CHOICES[3:4]
-    if cls is GPUpperConfidenceBound:
-        given.pop("X_pending")
-    expected = cls(model, **options, **given)
-    points = CHOICES.unsqueeze(-2)
-    for passed in converted(options):
-        found = cls(model, **passed, **given)
-        assert torch.equal(found(points), expected(points))
-        assert found.guarantee() == expected.guarantee()
-        for kept in ("delta", "scale", "margin", "reward_bound", "constraint_bound"):
-            assert type(getattr(found, kept, None)) in (float, type(None))
-        if "seed" in known:
-            expected = cls(model, **options, **given)
-
-
 def test_numbers_of_every_public_acquisition_function_are_known() -> None:
     """An option that is added must be put in the cases here."""
     tested = {(cls.__name__, name) for cls, options in RECIPES for name in options}
@@ -402,13 +366,6 @@ def test_numbers_of_every_public_acquisition_function_are_known() -> None:
                 continue
             if not inspect.isabstract(cls) and cls is not botorch_bandits.WidthUpperConfidenceBound:
                 assert (cls.__name__, name) in tested, f"{cls.__name__}: {name}"
-
-
-def test_a_storage_with_integers_is_continued() -> None:
-    """Settings on file that were written as integers equal the floats of today."""
-    recipe = ImprovedUpperConfidenceBound.with_options(rkhs_bound=2, noise_bound=1)
-    on_file = {"rkhs_bound": 2, "noise_bound": 1}
-    assert difference(on_file, fingerprint(recipe.options)) == []
 
 
 def test_one_number_an_output_is_converted_too() -> None:
@@ -471,6 +428,3 @@ def test_a_loop_holds_python_integers(name: str, convert: Callable[[int], Any]) 
     recipe = ImprovedUpperConfidenceBound.with_options(width=2.0)
     loop = BanditLoop(ARMS, model, recipe, **{name: convert(3)})
     assert same_number(getattr(loop.settings, name), 3)
-
-
-# --- what follows from them -------------------------------------------------------------------

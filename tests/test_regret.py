@@ -103,16 +103,6 @@ def test_an_outcome_can_be_used_once_its_delay_has_passed(delays: Delays, random
             assert float(result.arrivals[i]) == outcome.arrived_round
 
 
-def test_without_a_delay_of_two_rounds_nothing_changes() -> None:
-    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
-    at_once = run(arms_loop(), problem, 12, progress=False)
-    for delay in (0, 1):
-        result = run(arms_loop(), problem, 12, delays=ConstantDelay(delay), progress=False)
-        assert torch.equal(result.rewards, at_once.rewards)
-        assert torch.equal(result.simple_regret, at_once.simple_regret)
-        assert torch.equal(result.best_so_far, at_once.rewards.cummax(0).values)
-
-
 def test_simple_regret_counts_arrived_outcomes_only() -> None:
     problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
     result = run(arms_loop(seed=1), problem, 20, delays=PoissonDelay(4.0), progress=False)

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from botorch_bandits import (
     Arms,
-    BanditGP,
     BanditLoop,
     Box,
-    GPUpperConfidenceBound,
     PrimalDual,
     RandomSearch,
     run,
@@ -133,15 +131,3 @@ def test_what_makes_no_sense_is_refused(given: Any, error: type[Exception], mess
     with pytest.raises(error, match=message):
         run(loop, lambda x: 0.0, 1, restriction=given, progress=False)
     assert loop.history.num_queries == 0
-
-
-def test_workers_evaluate_what_was_there() -> None:
-    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
-    model = BanditGP.with_kernel(RBFKernel().double(), noise=0.05, lengthscale=0.2)
-    loop = BanditLoop(Arms(CHOICES), model, acquisition)
-    run(loop, float, 12, workers=2, restriction=sets, progress=False)
-    for query in loop.history.queries:
-        there = sets(query.round_number)
-        if there is not None:
-            arm = int(Arms(CHOICES).index_of(query.x.unsqueeze(0)))
-            assert arm in set(there["available"].tolist()) - {0}

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from botorch_bandits import (
     Space,
     run,
 )
-from botorch_bandits.history import Event, Query
 from botorch_bandits.problems import ArmsProblem, ConstantDelay
 from botorch_bandits.running import ByRound, NoGain, end_with_parent
 
@@ -47,10 +46,6 @@ both = pytest.mark.parametrize("way", WAYS)
 
 def value(x: Tensor) -> float:
     return -float((x[-1] - 0.3) ** 2)
-
-
-def die(x: Tensor) -> float:
-    os._exit(3)
 
 
 class Flaky:
@@ -196,16 +191,6 @@ def test_processes_of_the_standard_library_and_of_joblib() -> None:
         assert outcome.reward == value(query.x)
 
 
-@pytest.mark.slow
-def test_a_worker_that_dies_ends_the_run_cleanly() -> None:
-    loop = random_loop()
-    with ProcessPoolExecutor(2, get_context("fork")) as processes, pytest.raises(BrokenExecutor):
-        play(loop, die, 4, executor=processes)
-    assert loop.history.num_pending == loop.history.num_queries
-    play(loop, value, 1, workers=2)
-    assert loop.history.num_arrived == loop.history.num_queries > 1
-
-
 class ByHand:
     """An executor of another library, whose tasks end when the test says so."""
 
@@ -320,32 +305,6 @@ class TestDask:
             assert len(list(tmp_path.iterdir())) == 12 * number
             assert len({tuple(query.x.tolist()) for query in loop.history.queries}) < 12
 
-    @FAILED
-    def test_a_worker_killed_in_the_middle_of_a_task(self, client: Any, tmp_path: Path) -> None:
-        """The task runs elsewhere, and what raises is a failure with the worker's traceback."""
-        folder = str(tmp_path)
-
-        def die_once(x: Tensor) -> float:
-            import os
-            import signal
-            from pathlib import Path
-
-            mark = Path(folder) / repr(float(x[0]))
-            if float(x[0]) * 1000 % 3 < 1:
-                if not mark.exists():
-                    mark.touch()
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise OSError("no such machine")
-            return -float((x[-1] - 0.3) ** 2)
-
-        loop = random_loop()
-        play(loop, die_once, 6, executor=client, workers=2, catch=OSError)
-        bad = [query.id for query in loop.history.queries if float(query.x[0]) * 1000 % 3 < 1]
-        assert len(list(tmp_path.iterdir())) == len(bad) > 0
-        assert sorted(failure.query_id for failure in loop.history.failures) == bad
-        assert "in die_once" in str(loop.history.failures[0].reason)
-        assert loop.history.num_arrived == 6 - len(bad)
-
 
 # --- errors -------------------------------------------------------------------------------------
 
@@ -363,21 +322,6 @@ def test_an_error_ends_the_run_and_its_query_stays_pending(way: str) -> None:
     assert function.points[3] == function.points[2]
     assert (loop.history.num_arrived, loop.history.num_failed) == (6, 0)
     assert [query.id for query in result.queries] == [2, 3, 4, 5]
-
-
-def test_what_is_running_is_told_before_an_error_ends_the_run() -> None:
-    loop, together, is_over = random_loop(), threading.Barrier(3), threading.Event()
-
-    def one_is_bad(x: Tensor) -> float:
-        if together.wait(30.0) == 0:
-            threading.Timer(0.2, is_over.set).start()
-            raise OSError("no such machine")
-        is_over.wait(30.0)
-        return value(x)
-
-    with pytest.raises(OSError, match="no such machine"):
-        play(loop, one_is_bad, 9, workers=3)
-    assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
 
 
 @both
@@ -567,20 +511,6 @@ def test_processes_end_with_an_interrupt_and_with_a_script_that_is_killed(
     while any(Path(f"/proc/{each}").exists() for each in workers) and time.monotonic() < end:
         time.sleep(0.1)
     assert [each for each in workers if Path(f"/proc/{each}").exists()] == []
-
-
-def test_another_process_may_tell_what_is_about_to_fail(tmp_path: Path) -> None:
-    """Two leases have ended; while the first query fails, the outcome of the second arrives."""
-    loop, other = (random_loop(storage=tmp_path / "run.db") for _ in range(2))
-    late = [loop.ask(at=float(t)) for t in range(2)]
-
-    def tell_second(asked: Query, event: Event) -> None:
-        if asked.id == late[0].id:
-            other.tell(late[1].id, 0.25)
-
-    play(loop, value, 1, lease=600, callbacks=(tell_second,))
-    assert [loop.history.state(each.id) for each in late] == ["failed", "told"]
-    assert loop.history.num_arrived == 2
 
 
 def test_queries_that_nobody_answered_fail_when_their_lease_ends() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from botorch_bandits import (
     SlidingWindow,
     run,
 )
-from botorch_bandits.problems import ConstantDelay
 from botorch_bandits.running import SmallCertificate
 
 GRID = np.linspace(0.0, 1.0, 6)
@@ -81,9 +79,6 @@ def test_the_recommended_arm_is_as_good_as_it_says() -> None:
     assert sum(wide) < sum(narrow)
 
 
-NUMBER = re.compile(r"-?\d+\.\d+")
-
-
 @pytest.mark.parametrize("domain", [ARMS, Box([[0.0], [1.0]])], ids=["arms", "box"])
 def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path) -> None:
     _, observe = reward_of(1)
@@ -109,28 +104,6 @@ def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path)
         later = run(loop, observe, 200, stop=SmallCertificate(3.5), progress=False)
         assert len(later.rewards) > 0
         assert later.stopped is not None
-
-
-@pytest.mark.slow
-def test_with_delays_and_workers() -> None:
-    _, observe = reward_of(2)
-    loop = make()
-    result = run(
-        loop, observe, 400, delays=ConstantDelay(3), stop=SmallCertificate(1.5), progress=False
-    )
-    # outcomes are always on their way, so that a width that counts rounds has no certificate
-    assert result.stopped is None
-    _, observe = reward_of(2)
-    loop = make(IGP_UCB)
-    result = run(
-        loop, observe, 400, delays=ConstantDelay(3), stop=SmallCertificate(3.9), progress=False
-    )
-    assert result.stopped is not None
-    _, observe = reward_of(2)
-    loop = make(IGP_UCB)
-    ended = run(loop, observe, 400, workers=2, stop=SmallCertificate(3.9), progress=False)
-    assert ended.stopped is not None
-    assert loop.history.num_pending == 0
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -31,12 +31,9 @@ from botorch_bandits import (
     Float,
     GPUpperConfidenceBound,
     OracleRestart,
-    Policy,
     RandomSearch,
     Space,
     TimeVaryingKernel,
-    run,
-    simulate,
 )
 from botorch_bandits.confidence import RefutedListWarning, check_model
 from botorch_bandits.confidence.hypotheses import FIXED_AFTER_FIRST, FIXED_LIST
@@ -45,7 +42,6 @@ from botorch_bandits.models import (
     DefaultCandidates,
     candidate_grid,
 )
-from botorch_bandits.problems import gp_draw_on_arms
 from tests.records import rebuilt
 
 LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
@@ -522,24 +518,3 @@ def test_a_restart_begins_with_the_whole_list() -> None:
 
 def loop_share(segment: int) -> float:
     return OracleRestart(change_points=[4], split_delta=True).share_of_delta(0.4, segment)
-
-
-@pytest.mark.parametrize("form", ["survivors", "mixture", "draws"])
-def test_replicates_play_what_loops_play(form: str) -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    problem = gp_draw_on_arms(MaternKernel(nu=2.5).double(), choices, noise_std=0.1, seed=3)
-    acquisition: Any = (
-        CandidatesThompsonSampling.with_options()
-        if form == "draws"
-        else CandidatesUpperConfidenceBound.with_options(form=form)
-    )
-    policy = Policy(recipe(), acquisition, num_initial=2)
-    for count in (3, 1):
-        result = simulate(problem, policy, 10, count, progress=False)
-        assert result.arms is not None
-        for b, seed in enumerate(result.seeds):
-            loop = policy.loop(Arms(choices), seed=seed)
-            played = run(loop, problem, 10, progress=False)
-            X, Y = played.history.arrived()
-            assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
-            torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)

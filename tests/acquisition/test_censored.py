@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from botorch_bandits import (
     CensoredUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
-from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
 from botorch_bandits.models.reading import prior_variances_of_outputs
@@ -427,25 +425,3 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
         with pytest.raises(ValueError, match=r"0\.02 that noise explains.*tolerance="):
             cls(model, **options, tolerance=0.02)
     assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
-
-
-@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
-def test_the_width_rule_of_a_subclass_counts(cls: Any) -> None:
-    class Wider(cls):  # type: ignore[misc]
-        @classmethod
-        def width_rule(cls, options: Any) -> Any:
-            rule = super().width_rule(options)
-            return replace(rule, rkhs_bound=rule.rkhs_bound + 3.0)
-
-    options: dict[str, Any] = {
-        "minimum": -1.0,
-        "outcome_bound": 7.0,
-        "rkhs_bound": 2.0,
-        "noise_bound": 0.1,
-    }
-    model = bandit_gp()
-    deviation = float(read_prior(model)[0].standard_deviation)
-    for pending in (None, PENDING):
-        usual, wider = (each(model, X_pending=pending, **options) for each in (cls, Wider))
-        assert close(wider.width, usual.width + 3.0 / deviation, 1e-8)
-    assert Wider.with_options(**options).acquisition_class is Wider

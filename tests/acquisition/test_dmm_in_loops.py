@@ -25,7 +25,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.core import ridges
-from tests.records import rebuilt
 
 CHOICES = torch.rand(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]])}
@@ -144,21 +143,6 @@ def test_choices_are_those_of_the_definition(
         assert found["acquisition_value"] == pytest.approx(upper[at], rel=0.0, abs=1e-8)
         assert found["width"] == pytest.approx(width[at], rel=1e-7)
         loop.tell(query.id, math.cos(5.0 * float(query.x[0])))
-
-
-@pytest.mark.parametrize("forgetting", FORGETTING)
-def test_a_rebuilt_loop_makes_the_same_choices(
-    forgetting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ridges, "FEWEST_KEPT", 5)
-    whole = build("arms", forgetting, 1, JOINT)
-    play(whole, 29)
-    again = rebuilt(build("arms", forgetting, 1, JOINT), whole.history)
-    for loop in (whole, again):
-        play(loop, 12)
-    for ours, theirs in zip(again.history.queries, whole.history.queries, strict=True):
-        assert torch.equal(ours.x, theirs.x)
-        assert ours.diagnostics == pytest.approx(theirs.diagnostics, rel=1e-9)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

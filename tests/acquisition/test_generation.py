@@ -13,10 +13,8 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import BotorchError
 from botorch.generation import gen_candidates_scipy
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.optim import optimize_acqf
 from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
-from other_device import other_device
 from torch import Tensor
 
 from botorch_bandits import (
@@ -318,18 +316,6 @@ def test_joint_points_are_handed_over(handed_over: list[Any]) -> None:
 # --- inside BoTorch's optimizers and the box ------------------------------------------------
 
 
-def test_optimize_acqf_with_pending_points_one_after_the_other(handed_over: list[Any]) -> None:
-    acqf = ucb(gp(40))
-    common: dict[str, Any] = {"q": 3, "sequential": True, "num_restarts": 5, "raw_samples": 64}
-    torch.manual_seed(0)
-    X, value = optimize_acqf(acqf, unit_box(), gen_candidates=gen_candidates_batched, **common)
-    torch.manual_seed(0)
-    _, expected = optimize_acqf(acqf, unit_box(), **common)
-    assert X.shape == (3, 2)
-    assert (value >= expected - 1e-6).all()
-    assert not handed_over
-
-
 def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("BoTorch's generator was called")
@@ -342,10 +328,3 @@ def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPat
         (first, value), (second, _) = box.maximize(acqf, seed=3), box.maximize(acqf, seed=3)
         assert torch.equal(first, second)
         assert value == pytest.approx(float(acqf(first.unsqueeze(0))), abs=1e-9)
-
-
-def test_on_another_device() -> None:
-    with other_device() as device:
-        X, value, _, expected = both(ucb(gp(40).to(device)), unit_box().to(device))
-        assert X.device.type == value.device.type == device
-        assert float(value.max()) >= float(expected.max()) - 1e-6

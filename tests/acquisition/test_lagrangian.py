@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import warnings
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import KroneckerMultiTaskGP, ModelListGP, SingleTaskGP
+from botorch.models import KroneckerMultiTaskGP, ModelListGP
 from botorch.models.multitask import MultiTaskGP
 from gpytorch.kernels import MaternKernel
 
@@ -25,7 +23,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import AffineOutcomes
 from botorch_bandits.penalties import Linear, Polynomial
 
-from .cases import MODELS, OPTIMIZERS, double, named, rows, uniform
+from .cases import MODELS, double, named, rows, uniform
 
 CASES = [
     named(MODELS, "SingleTaskGP, two outputs, scalarized"),
@@ -205,22 +203,6 @@ def test_kronecker_model_gives_bounds_apart_only():
     close(make(model, width=2.0, separate_bounds=True)(x.unsqueeze(-2)), expected, 1e-6)
 
 
-def test_batched_model():
-    X, Y = rows()
-    model = SingleTaskGP(
-        torch.stack([X, X.flip(-1)]), torch.stack([Y, Y.flip(-1)]), outcome_transform=None
-    )
-    singles = [
-        SingleTaskGP(X, Y, outcome_transform=None),
-        SingleTaskGP(X.flip(-1), Y.flip(-1), outcome_transform=None),
-    ]
-    x = uniform(5, 2, seed=3).unsqueeze(-2)
-    for penalty in PENALTIES:
-        together = make(model, penalty)(x.unsqueeze(-3))
-        apart = torch.stack([make(single, penalty)(x) for single in singles], dim=-1)
-        torch.testing.assert_close(together, apart, rtol=1e-8, atol=1e-8)
-
-
 def test_two_constraints_from_models_of_the_package():
     X, Y = rows()
     kernel = MaternKernel(nu=2.5).double()
@@ -305,46 +287,6 @@ def test_copies_and_pending_points(case, penalty):
     torch.testing.assert_close(other(x).detach(), empty, rtol=1e-10, atol=1e-10)
     other.set_X_pending(None)  # widths of the loaded hyperparameters
     torch.testing.assert_close(other.widths, acqf.widths, rtol=1e-12, atol=1e-12)
-
-
-# --- optimizers -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "q"),
-    [
-        pytest.param(optimizer, q, id=f"{optimizer.name}-q={q}")
-        for optimizer, q in product(OPTIMIZERS, (1, 3))
-    ],
-)
-@pytest.mark.parametrize(
-    ("case", "penalty"),
-    [(CASES[0], "linear"), (CASES[1], "exponential")],
-    ids=["two outputs, linear", "ModelListGP, exponential"],
-)
-def test_optimizer(case, penalty, optimizer, q):
-    model = case.build()
-    acqfs = [make(model, penalty) for _ in range(q if optimizer.takes_list else 1)]
-    with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        candidates, values = optimizer.run(acqfs, q, case)
-    candidates = candidates.detach()
-    assert candidates.shape == (q, 2)
-    if optimizer.value_of_last_only:
-        return
-    if optimizer.values_together and q > 1:
-        points = candidates.numpy()
-        each = [textbook(case, penalty, points[i : i + 1], points[:i]) for i in range(q)]
-        close(values.detach().reshape(1), sum(each), 1e-7)
-        return
-    # each value is the textbook's, with the candidates before it pending
-    for i, value in enumerate(values.detach().reshape(-1)):
-        expected = textbook(case, penalty, candidates[i : i + 1].numpy(), candidates[:i].numpy())
-        close(value.reshape(1), expected, 1e-7)
-    if optimizer.name == "optimize_acqf_discrete":
-        everywhere = textbook(case, penalty, case.choices.numpy())
-        assert float(values.reshape(-1)[0]) >= everywhere.max() - 1e-9
 
 
 # --- guarantees, recipes, refusals ----------------------------------------------------------

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -71,26 +68,6 @@ def test_each_output_is_scaled_about_its_mean(case, on_choices):
     plain = make(model, **options).draw(x).detach().numpy()
     mean = np.stack([o.posterior(x.squeeze(-2).numpy())[0] for o in outputs], axis=-1)
     close(scaled, mean + widths * (plain - mean))
-
-
-@CASE
-def test_pending_points_copies_and_seeds(case):
-    model, x = case.build(), case.points(5, seed=3).unsqueeze(-2)
-    for options, points in (({}, x), ({"choices": case.choices}, case.choices[:5].unsqueeze(-2))):
-        acqf = make(model, "exponential", **options)
-        first = acqf(points).detach()
-        same = make(model, "exponential", **options)(points).detach()
-        other = make(model, "exponential", seed=4, **options)(points).detach()
-        torch.testing.assert_close(first, same, rtol=1e-12, atol=1e-12)
-        assert not torch.allclose(first, other, atol=1e-3)
-        acqf.set_X_pending(case.points(2, seed=4))
-        second = acqf(points).detach()
-        assert not torch.allclose(first, second, atol=1e-3)
-        for twin in (pickle.loads(pickle.dumps(acqf)), copy.deepcopy(acqf)):
-            torch.testing.assert_close(twin(points).detach(), second, rtol=1e-12, atol=1e-12)
-    before = torch.random.get_rng_state()
-    make(model)(x)
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_recipe_and_refusals():

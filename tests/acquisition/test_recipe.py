@@ -93,30 +93,7 @@ def test_tensors_among_the_options_are_compared_by_their_entries() -> None:
     assert recipes[0] != recipes[3]
 
 
-def test_recipes_with_rules_are_compared_by_the_rules() -> None:
-    one, same, other = (
-        WidthUpperConfidenceBound.with_options(rule=ConstantWidth(w)) for w in (1.0, 1.0, 2.0)
-    )
-    assert one == same
-    assert one != other
-
-
 # --- building -------------------------------------------------------------------------------
-
-
-def test_arms_give_gp_ucb_their_number() -> None:
-    model = bandit_gp()
-    recipe = GPUpperConfidenceBound.with_options(delta=0.2)
-    built = recipe.build(model, ARMS)
-    direct = GPUpperConfidenceBound(model, num_arms=9, delta=0.2)
-    assert torch.equal(built(X_TEST), direct(X_TEST))
-    GPUpperConfidenceBound.check_options(recipe.options, ARMS)
-    assert dict(recipe.options) == {"delta": 0.2}  # building completes a copy
-    explicit = GPUpperConfidenceBound.with_options(num_arms=500).build(model, ARMS)
-    assert torch.equal(explicit.width, GPUpperConfidenceBound(model, num_arms=500).width)
-    # None is what leaving an option out means
-    with_none = GPUpperConfidenceBound.with_options(num_arms=None, width=None).build(model, ARMS)
-    assert torch.equal(with_none.width, GPUpperConfidenceBound(model, num_arms=9).width)
 
 
 def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None:
@@ -137,19 +114,6 @@ def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None
         GPUpperConfidenceBound.with_options(smoothness_b=1.0)
     constant = GPUpperConfidenceBound.with_options(width=2.0).build(bandit_gp(), BOX)
     assert constant.guarantee().gaps == ("a constant width is a heuristic",)
-
-
-def test_thompson_sampling_draws_on_the_arms_of_the_domain() -> None:
-    model = bandit_gp()
-    recipe = GPThompsonSampling.with_options(**BOUNDS)
-    on_arms = recipe.build(model, ARMS, seed=3)
-    direct = GPThompsonSampling(model, **BOUNDS, choices=ARMS.choices, seed=3)
-    assert torch.equal(on_arms(X_TEST), direct(X_TEST))
-    on_box = recipe.build(model, BOX, seed=3)
-    assert on_box.arms is None
-    assert torch.equal(on_box(X_TEST), GPThompsonSampling(model, **BOUNDS, seed=3)(X_TEST))
-    some = GPThompsonSampling.with_options(**BOUNDS, choices=ARMS.choices[:3])
-    assert some.build(model, ARMS, seed=3).arms.num_arms == 3
 
 
 def test_what_a_class_does_not_know_is_not_handed_to_it() -> None:
@@ -255,17 +219,6 @@ class Fewer(GPUpperConfidenceBound):
         super().__init__(model, num_arms=num_arms, delta=delta, X_pending=X_pending)
 
 
-class Passing(GPUpperConfidenceBound):
-    """A subclass whose constructor passes everything on, with an option of its own."""
-
-    def __init__(self, model: Model, shift: float = 0.0, **options: Any) -> None:
-        super().__init__(model, **options)
-        self.shift = shift
-
-    def forward(self, X: Tensor) -> Tensor:
-        return super().forward(X) - self.shift
-
-
 @pytest.mark.parametrize(
     ("recipe", "kind"),
     [
@@ -342,15 +295,6 @@ def test_a_constructor_of_ones_own_is_told_what_the_domain_knows() -> None:
     assert loop.ask().diagnostics["width"] > 0.0
     with pytest.raises(ValueError, match="num_arms=3, but the domain"):
         GPUpperConfidenceBound.with_options(num_arms=3).build(bandit_gp(), ARMS)
-
-
-def test_options_behind_keyword_arguments_are_those_of_the_base_class() -> None:
-    recipe = Passing.with_options(shift=1.0, width=2.0)
-    found = recipe.build(bandit_gp(), BOX)
-    expected = GPUpperConfidenceBound(bandit_gp(), width=2.0)
-    assert torch.allclose(found(X_TEST), expected(X_TEST) - 1.0, atol=1e-12, rtol=0.0)
-    with pytest.raises(TypeError, match="no option 'gamma'"):
-        Passing.with_options(gamma=2.0)
 
 
 def test_complete_options_have_every_name_and_the_constructors_own_defaults() -> None:

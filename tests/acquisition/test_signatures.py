@@ -122,13 +122,6 @@ def test_a_loop_under_constraints_maximizes() -> None:
             )
 
 
-def test_thompson_sampling_on_arms_minimizes_as_the_acquisition_function() -> None:
-    recipe = GPThompsonSampling.with_options(maximize=False)
-    rule = recipe.arms_rule(botorch_bandits.Arms(POINTS.squeeze(-2)))
-    assert rule is not None
-    assert not rule.maximize
-
-
 def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
     X, Y = rows()
     batch = SingleTaskGP(torch.stack([X, X]), torch.stack([Y[:, :1], Y[:, 1:]]))

@@ -10,7 +10,6 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import MultiTaskGP, SingleTaskVariationalGP
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
@@ -73,20 +72,6 @@ def test_another_rule_scales_the_same_draw_anew(options: dict[str, Any]) -> None
     assert torch.allclose(acqf(X), expected(X), atol=1e-12, rtol=0.0)
 
 
-def test_outputs_of_one_draw_are_scalarized_linearly() -> None:
-    model = named(MODELS, "SingleTaskGP, two outputs, scalarized").build()
-    x = uniform(4, 2, seed=3).unsqueeze(-2)
-
-    def draw(weights: list[float], offset: float = 0.0) -> Tensor:
-        transform = ScalarizedPosteriorTransform(double(weights), offset)
-        return GPThompsonSampling(model, width=1.0, seed=1, posterior_transform=transform)(x)
-
-    first, second = draw([1.0, 0.0]), draw([0.0, 1.0])
-    assert first.shape == (4,)
-    assert not torch.allclose(first, second)
-    assert torch.allclose(draw([0.7, -1.2], 0.4), 0.4 + 0.7 * first - 1.2 * second, atol=1e-10)
-
-
 # --- pending points at the posterior mean: GP-BTS ---------------------------------------------
 
 
@@ -142,38 +127,6 @@ def test_the_width_is_that_of_the_observed_data_and_the_rule_on_arms_follows_the
 # --- ensembles ------------------------------------------------------------------------------
 
 MEMBERS = len(ENSEMBLE_LENGTHSCALES)
-
-
-def ensemble(noise: float, shared_inputs: bool = False) -> EnsembleMapSaasSingleTaskGP:
-    X, Y = rows()
-    taus = double([0.1, 0.3, 1.0])
-    model = EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=MEMBERS, taus=taus)
-    model.covar_module.outputscale = double([0.8, 1.5, 2.5])
-    model.covar_module.base_kernel.lengthscale = double([[r] for r in ENSEMBLE_LENGTHSCALES])
-    model.mean_module.constant = double([0.0, 0.2, -0.3])
-    model.likelihood.noise = double([[noise]] * MEMBERS)
-    if shared_inputs:  # as fully Bayesian models have them: one copy of X for all members
-        model.set_train_data(X, model.train_targets, strict=False)
-    return model.eval()
-
-
-@pytest.mark.parametrize("shared_inputs", [False, True], ids=["copied X", "shared X"])
-def test_a_draw_of_an_ensemble_is_one_members_whole_draw(shared_inputs: bool) -> None:
-    # A member's prior path with another member's update would miss the data, and far from the data
-    # each member has a mean of its own, 10 and more standard deviations from the others'.
-    X, Y = rows()
-    model = ensemble(noise=1e-4, shared_inputs=shared_inputs)
-    constants = double([0.0, 20.0, -20.0])
-    model.mean_module.constant = constants
-    far = double([[200.0, -300.0]])
-    members = set()
-    for seed in range(8):
-        acqf = GPThompsonSampling(model, width=1.0, seed=seed)
-        members.add(acqf._member())
-        assert torch.allclose(acqf(X.unsqueeze(-2)), Y[:, 0], atol=0.05)
-        standardized = (acqf(far) - Y[:, 0].mean()) / Y[:, 0].std()
-        assert (standardized.detach() - constants).abs().argmin() == acqf._member()
-    assert members == set(range(MEMBERS))
 
 
 @pytest.mark.parametrize(

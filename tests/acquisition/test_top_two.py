@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
@@ -209,48 +206,6 @@ def test_a_drop_in_has_the_challenger_of_t3c(maximize: bool) -> None:
         assert torch.allclose(values[others], above[others], atol=1e-8)
         assert int(values.argmax()) == max(others, key=above.tolist().__getitem__)
         assert found.describe(CHOICES[0])["is_challenger"] == 1.0
-
-
-def test_a_sure_leader_is_thompson_sampling() -> None:
-    loops = [
-        make(recipe, seed=4)
-        for recipe in (
-            GPThompsonSampling.with_options(width=1.0),
-            top_two(leader_probability=1.0 - 1e-12),
-        )
-    ]
-    for i in range(40):
-        queries = [loop.ask() for loop in loops]
-        assert torch.equal(queries[0].x, queries[1].x)
-        assert queries[1].diagnostics["is_challenger"] == 0.0
-        for loop, query in zip(loops, queries, strict=True):
-            if i % 3:  # the others stay pending
-                loop.tell(query.id, math.sin(5.0 * float(query.x)))
-
-
-def test_several_points_one_after_the_other() -> None:
-    model = bandit_gp()
-    for pending in ("redraw", "hallucinate"):
-        acqf = TopTwoThompsonSampling(
-            model, choices=CHOICES, seed=0, pending=pending, **ALWAYS, max_draws=50
-        )
-        first = acqf(CHOICES.unsqueeze(-2))
-        points, _ = optimize_acqf_discrete(acqf, q=3, choices=CHOICES)
-        assert points.shape == (3, 2)
-        assert acqf.X_pending is None
-        other = copy.deepcopy(acqf)
-        assert torch.equal(other(CHOICES.unsqueeze(-2)), acqf(CHOICES.unsqueeze(-2)))
-        again = TopTwoThompsonSampling(
-            model, choices=CHOICES, seed=0, pending=pending, **ALWAYS, max_draws=50
-        )
-        assert torch.equal(again(CHOICES.unsqueeze(-2)), first)
-        stored = pickle.loads(pickle.dumps(again))
-        assert torch.equal(stored(CHOICES.unsqueeze(-2)), first)
-        # each of several points has the value of its own draw
-        total = again(CHOICES[:2].unsqueeze(0))
-        alone = again(CHOICES[:1])
-        again.set_X_pending(None)
-        assert torch.allclose(total, alone + again(CHOICES[1:2]))
 
 
 def test_its_confidence_bounds_are_those_of_igp_ucb_and_no_regret_is_claimed() -> None:

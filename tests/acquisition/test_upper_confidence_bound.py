@@ -28,7 +28,6 @@ from .cases import (
     RootOfRound,
     bandit_gp,
     named,
-    rows,
     uniform,
 )
 
@@ -45,29 +44,6 @@ def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> bool:
 
 
 # --- widths and units -----------------------------------------------------------------------
-
-
-def test_gain_of_one_row_by_hand() -> None:
-    # one row at distance 0: I = 1/2 ln(1 + 2 / 0.05), sd^2 at the row = 2 - 4 / 2.05
-    model = bandit_gp(num_rows=1)
-    X, Y = rows()
-    gain = 0.5 * math.log(41.0)
-    width = (2.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0)))) / math.sqrt(2.0)
-    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
-    mean = 2.0 / 2.05 * float(Y[0, 1])
-    sd = math.sqrt(2.0 - 4.0 / 2.05)
-    assert close(acqf.width, width)
-    assert close(acqf(X[:1]), [mean + width * sd])
-    known = acqf.describe(X[0])
-    expected = {
-        "mean": mean,
-        "standard_deviation": sd,
-        "width": width,
-        "information_gain": gain,
-        "acquisition_value": mean + width * sd,
-    }
-    assert known.keys() == expected.keys()
-    assert all(close(known[name], value) for name, value in expected.items())
 
 
 def test_explicit_gain_scale_and_constant_width() -> None:
@@ -91,23 +67,6 @@ def test_explicit_gain_scale_and_constant_width() -> None:
 
 
 # --- rounds ---------------------------------------------------------------------------------
-
-
-def theorem_1(num_arms: int, t: int, delta: float = 0.1) -> float:
-    return math.sqrt(2.0 * math.log(num_arms * t**2 * math.pi**2 / (6.0 * delta)))
-
-
-def test_a_given_round_is_that_of_the_first_point() -> None:
-    X_pending = uniform(4, 2, seed=4)
-    acqf = GPUpperConfidenceBound(
-        bandit_gp(), num_arms=50, round_number=20, X_pending=X_pending[:2]
-    )
-    assert acqf.round_number == 20
-    acqf.set_X_pending(X_pending)
-    assert acqf.round_number == 22
-    assert close(acqf.width, theorem_1(50, 22))
-    acqf.set_X_pending(X_pending[:2])
-    assert acqf.round_number == 20
 
 
 def test_an_optimizer_counts_the_rounds_on() -> None:

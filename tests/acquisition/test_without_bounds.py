@@ -11,7 +11,7 @@ import pytest
 import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
@@ -205,44 +205,6 @@ def test_dmm_and_amm_take_multiples_of_the_prior_standard_deviation() -> None:
     refuted = {"rkhs_bound": 0.1, "noise_bound": 0.01}
     with pytest.warns(match=r"norm 0.1 .*exceed \d+\.?\d*"):
         DMMUpperConfidenceBound(scaled, **refuted, units="prior")
-
-
-@pytest.mark.parametrize(
-    ("cls", "domain"),
-    [
-        (ImprovedUpperConfidenceBound, "box"),
-        (ImprovedUpperConfidenceBound, "arms"),
-        (GPThompsonSampling, "arms"),
-        (DMMUpperConfidenceBound, "arms"),
-        (AMMUpperConfidenceBound, "arms"),
-        (GPUpperConfidenceBound, "box"),
-    ],
-)
-def test_loops_need_no_bounds(cls: Any, domain: str) -> None:
-    grid = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
-    where = Box([[0.0], [1.0]], num_restarts=1, raw_samples=16) if domain == "box" else Arms(grid)
-    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
-    explicit: dict[str, Any] = {}
-    if cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound):
-        explicit = {"rkhs_bound": 1.0, "noise_bound": "model", "units": "prior"}
-        if cls is DMMUpperConfidenceBound:
-            explicit["double_rkhs_bound"] = True
-    elif cls is GPThompsonSampling:
-        explicit = {"width": 1.0}
-    elif cls is not GPUpperConfidenceBound:
-        explicit = {"rkhs_bound": 1.0, "noise_bound": 0.1, "units": "prior"}  # 0.01 ** 0.5
-    elif domain == "box":
-        explicit = {"width": 2.0}
-    points = []
-    for options in ({}, explicit):
-        loop = BanditLoop(where, recipe, cls.with_options(**options), seed=1)
-        for _ in range(4):
-            query = loop.ask()
-            loop.tell(query.id, float(torch.sin(5.0 * query.x).sum()))
-        points.append(loop.history.inputs())
-        if not options and (domain == "box" or cls is not GPUpperConfidenceBound):
-            assert re.search("no bounds on|was not given", str(loop.guarantee()))
-    assert torch.allclose(*points, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -20,9 +19,7 @@ from botorch_bandits import (
     Ignored,
 )
 from botorch_bandits.confidence import check_model
-from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.running import NoGain
-from botorch_bandits.simulation import Policy, simulate
 from tests.records import rebuilt
 
 from .streams import GRID, PRIOR, UCB, assert_tests_as
@@ -169,34 +166,6 @@ def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
     assert (best[0].id, best[1].reward) == (query.id, outcome.reward)
     assert NoGain(25 - query.id)(loop) is not None
     assert NoGain(26 - query.id)(loop) is None
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"keep": "since_change"},
-        {"keep": "nothing"},
-        {"drift_rate": 0.005},
-        {"candidates": [PRIOR, BanditGP.with_kernel(RBFKernel(), noise=0.01)]},
-    ],
-    ids=["since", "nothing", "drift", "robust list"],
-)
-def test_replicates_begin_anew_where_loops_do(settings):
-    problem = switching_gp_draws(MaternKernel(nu=2.5), GRID, [12], seed=3, noise_std=0.05)
-    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(**settings))
-    result = simulate(problem, policy, 24, 3, progress=False)
-    assert any(result.resets)
-    for b, seed in enumerate(result.seeds):
-        loop = policy.loop(GRID, seed=seed)
-        for t in range(24):
-            query = loop.ask()
-            assert int(GRID.index_of(query.x.unsqueeze(0))) == int(result.arms[b, t])
-            loop.tell(query.id, float(result.outcomes[b, t]))
-        for mine, theirs in zip(loop.resets, result.resets[b], strict=True):
-            assert mine.statistic == pytest.approx(theirs.statistic, abs=1e-8)
-            assert dataclasses.replace(mine, statistic=0.0) == dataclasses.replace(
-                theirs, statistic=0.0
-            )
 
 
 def test_the_guarantee_says_what_is_claimed_of_false_alarms():

@@ -77,21 +77,6 @@ def test_one_stream(name):
 
 
 @RULE
-@pytest.mark.parametrize("batch_shape", [(3,), (2, 3)], ids=str)
-def test_replicates(name, batch_shape):
-    """Three outcomes arrive in each round, in each replicate others."""
-    rule, g = RULES[name], random_values(17, *batch_shape, 3, 2, seed=1)
-    state, seen = rule.init(batch_shape), []
-    for values in g:
-        state = rule.step(state, values)
-        seen.append(rule.multipliers(state))
-    for index in np.ndindex(*batch_shape):
-        expected = hand_multipliers(name, [values[index].tolist() for values in g])
-        found = torch.stack(seen)[(slice(None), *index)]
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-
-
-@RULE
 def test_late_outcomes_count_once_in_the_epoch_of_their_arrival(name):
     rule = RULES[name]
     late = torch.tensor([2.0, -1.0], dtype=torch.float64)

@@ -13,7 +13,6 @@ import botorch.fit
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize, Warp
@@ -23,7 +22,6 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import (
     ExactMarginalLogLikelihood,
-    LeaveOneOutPseudoLikelihood,
 )
 from gpytorch.priors import GammaPrior, LogNormalPrior, NormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -31,12 +29,10 @@ from linear_operator.utils.warnings import NumericalWarning
 from models.textbook import double, uniform
 from torch import Tensor
 
-from benchmarks.measure import smooth_data
 from botorch_bandits import BanditGP
 from botorch_bandits.core.marginal_likelihood import MarginalLikelihood, minimize_objective
 from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
 from botorch_bandits.models.fits import (
-    fit_marginal_likelihood,
     log_marginal_likelihood,
     objective_of,
     read_parameters,
@@ -278,38 +274,6 @@ def test_a_fit_is_as_good_as_the_ordinary_one(name: str, num_rows: int, prior: A
     assert values[0] > start
 
 
-def test_a_step_that_is_far_too_long_is_not_the_end() -> None:
-    # in logarithms the second step would be 2000 long
-    X, Y = smooth_data(200, 6, seed=3, noise=1e-4)
-    values = []
-    for fit in (fit_marginal_likelihood, botorch.fit._fit_fallback):
-        parts = {"likelihood": default_likelihood(), "covar_module": default_kernel(6)}
-        model = LearnedGP(X, Y, outcome_transform=Standardize(1), **parts)
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            fit(mll)
-        values.append(log_marginal_likelihood(mll))
-    assert values[0] >= values[1] - 1e-5
-
-
-@pytest.mark.parametrize(("scale", "loss"), [(1e-4, 1e-5), (1e4, 1.5)])
-def test_parameters_may_end_far_from_where_they_start(scale: float, loss: float) -> None:
-    # without priors and transforms the noise and the output scale follow the unit of the outcomes;
-    # BoTorch's further attempts may find another hill
-    X = uniform(15, 1, seed=3)
-    fits = []
-    for fit in (fit_marginal_likelihood, botorch.fit._fit_fallback):
-        kernel = ScaleKernel(RBFKernel(), outputscale_constraint=GreaterThan(1e-12, **IDENTITY))
-        likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-12, **IDENTITY))
-        parts = {"likelihood": likelihood, "covar_module": kernel, "outcome_transform": None}
-        model = LearnedGP(X, scale * (6.0 * X).sin(), **parts)
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        fit(mll)
-        fits.append(log_marginal_likelihood(mll))
-    assert fits[0] >= fits[1] - loss
-
-
 @pytest.mark.parametrize("frozen", ["lengthscale", "outputscale", "noise", "constant"])
 def test_frozen_parameters_stay(frozen: str) -> None:
     for mll in (learned(), build(ScaleKernel(MaternKernel(nu=1.5)))):
@@ -415,35 +379,6 @@ def test_other_models_are_fitted_by_botorch(
     assert log_marginal_likelihood(mll) > before
 
 
-def test_batches_and_frozen_models_have_no_closed_form() -> None:
-    X, Y = uniform(2, 5, 2, seed=0), uniform(2, 5, 1, seed=1)
-    model = BanditGP(X, Y, RBFKernel(), learn_hyperparameters=True)
-    assert read_parameters(model) is None
-    model = BanditGP(X[0], Y[0], RBFKernel(), learn_hyperparameters=True)
-    assert read_parameters(model) is not None
-    assert read_parameters(model.requires_grad_(False)) is None
-
-
-@pytest.mark.parametrize(
-    "special",
-    [
-        {"optimizer": botorch.fit.fit_gpytorch_mll_scipy},
-        {"pick_best_of_all_attempts": True, "max_attempts": 1},
-        {"optimizer_kwargs": {"options": {"maxiter": 1}}},
-    ],
-)
-def test_special_wishes_are_left_to_botorch(special: dict[str, Any], fallbacks: list[Any]) -> None:
-    mll = build(ScaleKernel(RBFKernel()), num_rows=10)
-    assert fit_gpytorch_mll(mll, **special) is mll
-    assert fallbacks == [mll]
-    fit_gpytorch_mll(mll)
-    assert fallbacks == [mll]
-    model = mll.model
-    other = LeaveOneOutPseudoLikelihood(model.likelihood, model)
-    fit_gpytorch_mll(other)
-    assert fallbacks == [mll, other]
-
-
 @pytest.mark.parametrize("failure", ["error", "nan"])
 def test_a_failed_attempt_is_left_to_botorch_from_the_same_start(
     failure: str, monkeypatch: pytest.MonkeyPatch
@@ -463,16 +398,3 @@ def test_a_failed_attempt_is_left_to_botorch_from_the_same_start(
     botorch.fit._fit_fallback(mlls[1])
     assert len(calls) > 3
     assert is_same(mlls[0].model, mlls[1].model)
-
-
-def test_a_failure_of_both_is_botorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    mll = build(ScaleKernel(RBFKernel()))
-
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        raise NotPSDError("no factor")
-
-    monkeypatch.setattr(MarginalLikelihood, "__call__", failing)
-    monkeypatch.setattr(SingleTaskGP, "forward", failing)
-    with pytest.raises(ModelFittingError):
-        fit_marginal_likelihood(mll)
-    assert log_marginal_likelihood(mll) == -math.inf

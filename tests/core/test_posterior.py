@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import pickle
 from typing import NamedTuple
 
 import pytest
@@ -354,14 +352,6 @@ def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     whole = RoundPosterior(Stack([prior]), lam, means, rows, now, factor)
     torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
     torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
-
-
-def test_a_copied_posterior_goes_on_alone():
-    conditioner, rows = conditioner_of(KERNELS[:1], 0.1), draw_rows(40)
-    mean = conditioner.at(rows[:20]).mean.clone()
-    for copied in (copy.deepcopy(conditioner), pickle.loads(pickle.dumps(conditioner))):
-        assert_is(copied.at(rows), 0, Dense.of_points(KERNELS[0], rows, 0.1))
-        assert torch.equal(conditioner.posterior.mean, mean)
 
 
 def test_changes_between_rows_are_found_by_their_ids():

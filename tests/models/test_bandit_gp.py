@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,23 +10,12 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition import (
-    LogExpectedImprovement,
-    UpperConfidenceBound,
     qKnowledgeGradient,
-    qLogExpectedImprovement,
-    qLogNoisyExpectedImprovement,
-    qUpperConfidenceBound,
 )
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
-from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
-from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -45,7 +32,6 @@ from .textbook import (
 )
 
 X, NEW_X, POINTS = uniform(12, 2, seed=0), uniform(3, 2, seed=1), uniform(6, 2, seed=2)
-BOUNDS = double([[0.0, 0.0], [1.0, 1.0]])
 
 
 def outcomes(inputs: Tensor) -> Tensor:
@@ -176,14 +162,6 @@ def test_the_kernel_is_copied() -> None:
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
-def test_raw_outcomes_raise_no_warnings() -> None:
-    # BoTorch would advise to standardize; here raw units are the point.
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        BanditGP(100.0 * X, Y[:, :1], RBFKernel(), 0.1).posterior(POINTS)
-        BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1).posterior(POINTS)
-
-
 # --- conditioning ---------------------------------------------------------------------------------
 
 
@@ -200,49 +178,6 @@ def test_conditioning_is_rebuilding(name: str, num_rows: int) -> None:
     y = torch.cat([Y[:num_rows, 0], NEW_Y[:, 0]])
     assert_dense(model, 0, *posterior(function, inputs, y, 0.1, POINTS), tolerance=1e-8)
     assert all(torch.equal(value, before[key]) for key, value in old.state_dict().items())
-
-
-# --- pathwise draws -------------------------------------------------------------------------------
-
-
-def test_paths_of_batches() -> None:
-    inputs = uniform(3, 6, 2, seed=4)
-    for model, shape in (
-        (BanditGP(X, Y[:, :1], RBFKernel(), 1e-6), (6, 1)),
-        (BanditGP(inputs, outcomes(inputs)[..., :1], RBFKernel(), 1e-6), (3, 6, 1)),
-    ):
-        torch.manual_seed(0)
-        path = get_matheron_path_model(model)
-        assert path.posterior(POINTS).mean.shape == shape
-        # With hardly any noise every path goes through the data.
-        through = path.posterior(model.train_inputs[0]).mean
-        assert torch.allclose(through.squeeze(-1), model.train_targets, rtol=0, atol=0.1)
-
-
-# --- saving ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_rows", [0, 12])
-@kernels
-def test_copies_are_equal_and_separate(name: str, num_rows: int) -> None:
-    build, _ = KERNELS[name]
-    model = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=0.3)
-    expected = model.posterior(POINTS)
-    other = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=7.0)
-    for parameter in other.parameters():
-        parameter.data.add_(0.1)
-    other.load_state_dict(model.state_dict())
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    buffer.seek(0)
-    saved = BanditGP(X[:num_rows], Y[:num_rows, :1], build(), noise=7.0)
-    saved.load_state_dict(torch.load(buffer))
-    for twin in (other, saved, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        found = twin.posterior(POINTS)
-        assert torch.equal(found.mean, expected.mean)
-        assert torch.equal(found.variance, expected.variance)
-        twin.covar_module.requires_grad_(True)
-    assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -267,73 +202,6 @@ def test_fitting_does_nothing_where_nothing_can_be_learned(model: BanditGP) -> N
     fit(model)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not model.training
-
-
-# --- what BoTorch does with it ------------------------------------------------------------------
-
-
-def stock_model() -> SingleTaskGP:
-    """The same model, made of BoTorch's parts by hand."""
-    likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).double()
-    likelihood.noise = double(0.2)
-    model = SingleTaskGP(
-        X,
-        Y[:, :1],
-        likelihood=likelihood,
-        covar_module=scaled(MaternKernel(nu=2.5), 3.0, 0.4),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    return model.eval()
-
-
-@pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda model: LogExpectedImprovement(model, best_f=4.0),
-        lambda model: UpperConfidenceBound(model, beta=3.0),
-        lambda model: qLogExpectedImprovement(
-            model, best_f=4.0, sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0)
-        ),
-        lambda model: qUpperConfidenceBound(
-            model, beta=3.0, sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0)
-        ),
-        lambda model: qUpperConfidenceBound(
-            model,
-            beta=3.0,
-            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0),
-            X_pending=NEW_X,
-        ),
-        lambda model: qLogNoisyExpectedImprovement(
-            model,
-            X_baseline=X,
-            prune_baseline=False,
-            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0),
-        ),
-    ],
-    ids=["LogEI", "UCB", "qLogEI", "qUCB", "qUCB pending", "qLogNEI"],
-)
-def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
-    build: Callable[[Any], Any],
-) -> None:
-    ours = build(BanditGP(X, Y[:, :1], scaled(MaternKernel(nu=2.5), 3.0, 0.4), 0.2))
-    theirs = build(stock_model())
-    points = uniform(7, 1, 2, seed=9)
-    assert torch.allclose(ours(points), theirs(points), rtol=1e-9, atol=1e-9)
-    slopes = []
-    for each in (ours, theirs):
-        at = points.clone().requires_grad_(True)
-        slopes.append(torch.autograd.grad(each(at).sum(), at)[0])
-    assert torch.allclose(slopes[0], slopes[1], rtol=1e-6, atol=1e-6)
-    # Two searches may end on two hills, for the last digits differ: what each of them found has
-    # the same value under both, and nothing is said of which hill is the higher one.
-    for searched in (ours, theirs):
-        x, value = optimize_acqf(
-            searched, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0}
-        )
-        for each in (ours, theirs):
-            assert each(x).item() == pytest.approx(value.item(), rel=1e-6, abs=1e-6)
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -10,15 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import (
-    LogExpectedImprovement,
-    UpperConfidenceBound,
-    qLogExpectedImprovement,
-)
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.optim import optimize_acqf
 from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
@@ -331,33 +325,6 @@ def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecip
         close(each.variance[:, place, 0, 0], noisy.diagonal())
         close(found.mean[place, :, 0], mean)
         close(found.distribution.covariance_matrix[place], noisy)
-
-
-def test_stock_acquisition_functions_average_over_the_members() -> None:
-    X, y = rows(9)
-    recipe = BanditGP.with_candidates(candidate_grid([0.2, 0.5], [0.05], [1.0, 3.0]))
-    model = recipe(X, y.unsqueeze(-1))
-    points = uniform(4, 1, 2, seed=3).requires_grad_()
-    value = UpperConfidenceBound(model, beta=4.0)(points)
-    entries = [(2.5, length, s, 0.05 * s, 0.0) for length in (0.2, 0.5) for s in (1.0, 3.0)]
-    each = [textbook(entries[k], X, y, points.detach().squeeze(1)) for k in model.members]
-    expected = torch.stack([mean + 2.0 * c.diagonal().sqrt() for mean, c in each]).mean(0)
-    close(value.detach(), expected)
-    (slope,) = torch.autograd.grad(value.sum(), points)
-    step = torch.zeros_like(slope)
-    step[..., 0] = 1e-6
-    with torch.no_grad():
-        ucb = UpperConfidenceBound(model, beta=4.0)
-        numeric = (ucb(points + step) - ucb(points - step)) / 2e-6
-    torch.testing.assert_close(slope[:, 0, 0], numeric, rtol=1e-4, atol=1e-5)
-    bounds = double([[0.0, 0.0], [1.0, 1.0]])
-    for acquisition, q in [
-        (LogExpectedImprovement(model, best_f=float(y.max())), 1),
-        (qLogExpectedImprovement(model, best_f=float(y.max())), 2),
-    ]:
-        found, _ = optimize_acqf(acquisition, bounds, q=q, num_restarts=2, raw_samples=8)
-        assert found.shape == (q, 2)
-        assert bool(torch.isfinite(found).all())
 
 
 def single_task(X: Tensor, y: Tensor, length: float, noise: float) -> SingleTaskGP:

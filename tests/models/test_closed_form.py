@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models.transforms import Normalize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.settings import propagate_grads
 from gpytorch import settings
@@ -16,13 +14,11 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.models.ensembles import LeanPosterior
 
 from .textbook import (
     KernelFunction,
     double,
-    information_gain,
     matern,
     squared_exponential,
     uniform,
@@ -117,33 +113,6 @@ def test_values_and_gradients_are_the_dense_ones(name: str, dim: int, scale: flo
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_inputs_are_normalized_before(name: str) -> None:
-    low, high = double([-5.0, 10.0]), double([10.0, 11.0])
-    kernel, function = case(name, 2)
-    X = uniform(40, 2, seed=0)
-
-    def raw(points: Tensor) -> Tensor:
-        return low + (high - low) * points
-
-    transform = Normalize(2, bounds=torch.stack([low, high]))
-    model: Any = BanditGP(raw(X[:30]), outcomes(X[:30]), kernel, 0.01, input_transform=transform)
-    model.posterior(raw(X[:1]))
-    for i in range(30, 40):
-        model = model.condition_on_observations(raw(X[i : i + 1]), outcomes(X[i : i + 1]))
-    assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
-    assert torch.allclose(model.train_inputs[0], X, rtol=0, atol=1e-14)
-    model.train()
-    assert torch.equal(model.train_inputs[0], raw(X))
-    model.eval()
-    assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
-    points = raw(uniform(7, 2, seed=1))
-    mean, variance = model.closed_form.moments(points)  # of raw inputs
-    found = model.posterior(points)
-    assert torch.allclose(mean, found.mean[:, 0], rtol=0, atol=1e-10)
-    assert torch.allclose(variance, found.variance[:, 0], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_points_that_were_observed(name: str) -> None:
     """At a row the distance is 0, where Matern 1/2 has a kink; its own term has slope 0."""
     kernel, function = case(name, 2)
@@ -196,15 +165,6 @@ def test_variances_that_rounding_makes_negative() -> None:
     assert variance.min().item() == smallest
     assert slope[lowest].abs().max().item() == 0.0
     assert slope[~lowest].abs().min().item() > 0.0
-
-
-def test_a_model_that_grows_leaves_pending_gradients_alone() -> None:
-    model = model_of(30)
-    points = uniform(4, 1, 2, seed=3).requires_grad_(True)
-    posterior = model.posterior(points)
-    model.condition_on_observations(uniform(1, 2, seed=4), double([[1.0]])).posterior(points)
-    posterior.mean.sum().backward()
-    assert points.grad is not None
 
 
 # --- BoTorch's posterior --------------------------------------------------------------------------
@@ -269,27 +229,3 @@ def test_where_the_ordinary_way_is_taken() -> None:
     assert model.posterior(points).mean.shape == (3, 1, 1)
     with pytest.raises(RuntimeError):
         model.posterior(uniform(3, 1, 4, seed=3))
-
-
-# --- information gain -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_rows", [1, 40, 200])
-def test_the_information_gain_needs_no_factor_of_its_own(num_rows: int) -> None:
-    model: Any = model_of(num_rows)
-    function = case("matern 5/2", 2)[1]
-    X = uniform(num_rows, 2, seed=0)
-
-    def expected(X: Tensor) -> float:
-        return information_gain(function(X, X), 0.01).item()
-
-    assert model.information_gain.item() == pytest.approx(expected(X), abs=1e-9)
-    new = uniform(1, 2, seed=5)
-    model = model.condition_on_observations(new, outcomes(new))
-    gain = expected(torch.cat([X, new]))
-    (prior,) = read_prior(model)
-    assert prior.information_gain.item() == pytest.approx(gain, abs=1e-9)
-    assert torch.equal(prior.information_gain, model.closed_form.information_gain)
-    model.train()
-    assert model.closed_form is None
-    assert model.information_gain.item() == pytest.approx(gain, abs=1e-9)

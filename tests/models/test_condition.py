@@ -7,7 +7,6 @@ The dense side knows hyperparameters and the statistics of the data, and nothing
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -221,34 +220,6 @@ def test_the_users_model_is_left_as_it_was(family: str, training: bool) -> None:
     after = model.posterior(POINTS)
     assert torch.allclose(after.mean, untouched.mean, rtol=0, atol=1e-12)
     assert torch.allclose(after.variance, untouched.variance, rtol=0, atol=1e-12)
-
-
-# --- batches and ensembles ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "num_outputs"),
-    [*itertools.product(("learned noise", "given noise"), (1, 2)), ("bandit", 1)],
-)
-def test_each_batch_is_conditioned_on_its_own_mean(kind: str, num_outputs: int) -> None:
-    inputs = torch.stack([X, X.flip(0) + 0.1, X - 0.2])
-    targets = outcomes(inputs)[..., :num_outputs] * double([1.0, 2.0, 3.0])[:, None, None]
-    levels = (0.1 + uniform(3, 9, num_outputs, seed=22)) * targets.var(dim=1, keepdim=True)
-
-    def make(rows: Tensor, values: Tensor, noise: Tensor) -> Any:
-        if kind == "bandit":
-            return BanditGP(rows, values, RBFKernel(), noise=0.2, input_transform=unit_cube())
-        given = noise if kind == "given noise" else None
-        return SingleTaskGP(rows, values, given, input_transform=unit_cube())
-
-    model = make(inputs, targets, levels)
-    before, after = model.posterior(POINTS), hallucinate(model, PENDING).posterior(POINTS)
-    assert close(after.mean, before.mean)
-    assert (after.variance < 0.99 * before.variance).any()
-    for k in range(3):
-        alone = hallucinate(make(inputs[k], targets[k], levels[k]), PENDING).posterior(POINTS)
-        assert close(after.mean[k], alone.mean)
-        assert close(after.variance[k], alone.variance)
 
 
 # --- what is refused ------------------------------------------------------------------------------

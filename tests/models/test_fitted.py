@@ -65,13 +65,6 @@ def test_a_fit_that_fails_leaves_the_starting_hyperparameters(
     assert torch.isfinite(model.posterior(POINTS).mean).all()
 
 
-def test_bounds_may_be_pairs() -> None:
-    assert torch.equal(
-        FittedSingleTaskGP([(-5.0, 10.0), (0.0, 15.0)]).bounds,
-        torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64),
-    )
-
-
 @pytest.mark.parametrize(
     ("bounds", "error", "message"),
     [

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from typing import Any
 
 import pytest
@@ -111,13 +109,6 @@ def test_builders_continue_the_last_model_and_notice_changes() -> None:
     assert_close(builder(X[:22], Y[:22]), build(22))
 
 
-def test_builders_build_anew_where_rows_depend_on_each_other() -> None:
-    builder = BanditGP.with_kernel(kernel(), 0.01, input_transform=Normalize(2)).builder(seed=0)
-    first, second = builder(X[:20], Y[:20]), builder(X[:21], Y[:21])
-    assert second.covar_module is not first.covar_module
-    assert_close(second, BanditGP(X[:21], Y[:21], kernel(), 0.01, input_transform=Normalize(2)))
-
-
 # --- branches and freedom -------------------------------------------------------------------------
 
 
@@ -134,22 +125,6 @@ def test_branches_do_not_touch_each_other(num_rows: int) -> None:
     assert_close(further, build(num_rows + 30))
     inputs, targets = (torch.cat([rows[:num_rows], rows[200:203]]) for rows in (X, Y))
     assert_close(right, BanditGP(inputs, targets, kernel(), 0.01))
-
-
-def test_models_that_nobody_holds_are_freed_at_once() -> None:
-    model = build(20)
-    model.posterior(POINTS)
-    gc.collect()
-    gc.disable()
-    try:
-        middle = append(model, 20, 21)
-        reference = weakref.ref(middle)
-        last = append(middle, 21, 22)
-        last.posterior(POINTS)
-        del middle
-        assert reference() is None
-    finally:
-        gc.enable()
 
 
 # --- nothing goes stale ---------------------------------------------------------------------------
@@ -222,24 +197,6 @@ def test_changes_are_noticed(change: Any) -> None:
     assert_close(grown, BanditGP(inputs, targets, model.covar_module, noise), 1e-10)
 
 
-def test_modes_dtypes_and_back() -> None:
-    model = append(build(20, input_transform=NORMALIZE), 20, 25)
-    before = model.posterior(POINTS)
-    model.train()
-    model.eval()
-    assert torch.allclose(model.posterior(POINTS).mean, before.mean, rtol=0, atol=1e-12)
-    assert model.to(torch.float64) is model
-    assert torch.allclose(model.posterior(POINTS).mean, before.mean, rtol=0, atol=1e-12)
-    plain = append(build(20), 20, 25)
-    before = plain.posterior(POINTS)
-    plain.to(torch.float32)
-    assert plain.train_inputs[0].dtype == torch.float32
-    assert plain.posterior(POINTS.float()).mean.dtype == torch.float32
-    plain.to(torch.float64)
-    plain.prediction_strategy = None
-    assert torch.allclose(plain.posterior(POINTS).mean, before.mean, rtol=0, atol=1e-3)
-
-
 def test_what_is_computed_in_inference_mode_is_usable_outside() -> None:
     model = build(20)
     with torch.inference_mode():
@@ -271,15 +228,6 @@ def test_copies_and_pickles_of_a_grown_model(transform: Normalize | None) -> Non
     joint = model.posterior(X[:3])
     copied = pickle.loads(pickle.dumps(joint))
     assert torch.equal(copied.distribution.covariance_matrix, joint.distribution.covariance_matrix)
-
-
-# --- BoTorch at work on a grown model -------------------------------------------------------------
-
-
-def test_rows_with_a_gradient_take_the_ordinary_way() -> None:
-    new = X[20:21].clone().requires_grad_(True)
-    model = build(20).condition_on_observations(new, Y[20:21])
-    assert_close(model, build(21), 1e-8)
 
 
 # --- what is refused ------------------------------------------------------------------------------

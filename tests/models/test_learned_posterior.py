@@ -372,13 +372,3 @@ def test_copies_are_models_of_their_own(transform: str, duplicate: Callable[[Any
     new_noise(expected)
     in_place(expected)
     assert_like_botorch(twin, expected)
-
-
-def test_a_state_fits_botorchs_model_and_comes_back() -> None:
-    model, twin, ours = build(), build(cls=SingleTaskGP), build()
-    for change in (new_scale, new_noise, new_mean):
-        change(model)
-    twin.load_state_dict(model.state_dict())
-    assert_like_botorch(model, twin)
-    ours.load_state_dict(twin.state_dict())
-    assert_like_botorch(ours, twin)

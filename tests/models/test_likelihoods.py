@@ -15,9 +15,7 @@ from torch import Tensor
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
-    Arms,
     BanditGP,
-    BanditLoop,
     DMMUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
@@ -142,35 +140,6 @@ def test_fit_is_that_of_all_rows(kernel: Kernel) -> None:
     expected = dict(raw.named_parameters())
     for name, parameter in collapsed.named_parameters():
         assert torch.allclose(parameter, expected[name], atol=1e-4), name
-
-
-@pytest.mark.parametrize("refit_every", [None, 10])
-def test_loop_on_arms_has_a_model_of_all_outcomes(refit_every: int | None) -> None:
-    choices = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
-    kernel = ScaleKernel(RBFKernel()).double()
-    recipe = BanditGP.with_kernel(kernel, noise=NOISE, lengthscale=0.3, refit_every=refit_every)
-    options = {"rkhs_bound": 2.0, "noise_bound": 0.2}
-    loop = BanditLoop(
-        Arms(choices), recipe, ImprovedUpperConfidenceBound.with_options(**options), seed=1
-    )
-    for t in range(25):
-        query = loop.ask()
-        loop.tell(query.id, float(torch.sin(5 * query.x)) + 0.1 * (-1) ** t)
-    model = loop.current_model()
-    assert isinstance(model, BanditGP)
-    X, Y = loop.history.arrived()
-    assert model.num_rows == len(torch.unique(X)) < 25
-    assert model.num_observations == 25
-    expected = recipe(X, Y).posterior(choices)
-    tolerance = 1e-8 if refit_every is None else 1e-3  # two fits end where their optimizer ends
-    assert torch.allclose(model.posterior(choices).mean, expected.mean, atol=tolerance)
-    assert torch.allclose(model.posterior(choices).variance, expected.variance, atol=tolerance)
-    guarantee = loop.guarantee()
-    if refit_every is None:
-        gain = recipe(X, Y).information_gain
-        assert guarantee.constants["information_gain"] == pytest.approx(float(gain), abs=1e-8)
-    else:
-        assert not guarantee.holds
 
 
 @pytest.mark.parametrize(

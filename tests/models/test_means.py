@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -75,30 +73,6 @@ def test_no_data_repeats_outputs_transforms_and_fantasies() -> None:
     fantasies = prior.condition_on_observations(X, torch.stack([Y, 2.0 * Y]))
     assert fantasies.prior_mean == MEAN
     assert fantasies.posterior(POINTS).mean.shape == (2, 5, 1)
-
-
-def test_copies_state_and_recipes() -> None:
-    model, _ = pair()
-    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert copied.prior_mean == MEAN
-        assert torch.equal(copied.posterior(POINTS).mean, model.posterior(POINTS).mean)
-    other = BanditGP(X, Y, kernel=MaternKernel(nu=2.5), noise=0.5, prior_mean=1.0)
-    other.posterior(POINTS)
-    other.load_state_dict(model.state_dict())
-    assert other.prior_mean == MEAN
-    assert torch.allclose(other.posterior(POINTS).mean, model.posterior(POINTS).mean)
-    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03, prior_mean=MEAN)
-    assert torch.equal(recipe(X, Y).posterior(POINTS).mean, model.posterior(POINTS).mean)
-    plain = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03)
-    assert recipe != plain
-    assert recipe == BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03, prior_mean=MEAN)
-    # a builder that continues its last model, and one that makes one row of repeats
-    build = recipe.builder(seed=0)
-    build(X[:5], Y[:5])
-    assert_shifted(build(X, Y), plain(X, Y - MEAN))
-    twice = recipe.builder(seed=0)(X.repeat(2, 1), Y.repeat(2, 1))
-    assert twice.prior_mean == MEAN
-    assert_shifted(twice, plain(X.repeat(2, 1), Y.repeat(2, 1) - MEAN))
 
 
 @pytest.mark.parametrize("kernel", ["scaled", "GPyTorch"])

@@ -10,7 +10,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     DMMUpperConfidenceBound,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
@@ -163,21 +162,3 @@ def test_a_loop_scores_points_as_with_all_rows(name: str) -> None:
         assert value == pytest.approx(expected[key], rel=1e-6, abs=1e-7), key
     if name == "improved":
         assert query.diagnostics["width"] == pytest.approx(expected["width"], rel=1e-9)
-
-
-def test_draws_know_merged_rows() -> None:
-    """Where many outcomes were told, every draw is near their mean."""
-    X, Y = rows_at_places(2000, 10)
-    loop = BanditLoop(
-        Box([[0.0, 0.0], [1.0, 1.0]]),
-        BanditGP.with_kernel(kernel(), noise=NOISE),
-        GPThompsonSampling.with_options(width=1.0),
-    )
-    rebuilt(loop, history_of(X, Y)).ask()
-    model = loop.current_model()
-    assert model.num_rows < 80
-    for seed in range(3):
-        draw = GPThompsonSampling(model, width=1.0, seed=seed)
-        place = X[:1]
-        mean = Y[(place == X).all(-1)].mean()
-        assert float(draw(place)) == pytest.approx(float(mean), abs=0.15)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from acquisition.cases import OwnGP, Waves
@@ -157,42 +156,6 @@ def long_format(train_Yvar: bool) -> tuple[MultiTaskGP, Tensor, Tensor, Tensor]:
         inputs, outcomes, task_feature=-1, train_Yvar=variances if train_Yvar else None
     )
     return fixed_hyperparameters(model), inputs, outcomes, variances
-
-
-@pytest.mark.parametrize("train_Yvar", [False, True])
-def test_several_tasks_are_conditioned_together_with_the_noise_of_each(train_Yvar: bool) -> None:
-    # the dense computation on (point, task) rows; both tasks are pending at every point
-    model, inputs, _, variances = long_format(train_Yvar)
-    scale = float(getattr(model.outcome_transform, "stdvs", torch.ones(1)).reshape(-1)[0])
-    at = torch.cat([torch.cat([P, torch.full((3, 1), task).double()], -1) for task in (0.0, 1.0)])
-    new = torch.cat(
-        [torch.cat([NEW, torch.full((5, 1), task).double()], -1) for task in (0.0, 1.0)]
-    )
-    kernel = model.covar_module
-    with torch.no_grad():
-        known = torch.cat([inputs, at])
-        K = kernel(known).to_dense().numpy()
-        cross = kernel(known, new).to_dense().numpy()
-        prior = kernel(new).to_dense().numpy()
-    if train_Yvar:
-        rows = variances.reshape(-1).numpy() / scale**2
-        means = np.repeat([rows[:8].mean(), rows[8:].mean()], 3)
-        noise = np.concatenate([rows, means])
-    else:
-        noise = np.full(13 + 6, model.likelihood.noise.detach().numpy().reshape(-1)[0])
-    covariance = prior - cross.T @ np.linalg.solve(K + np.diag(noise), cross)
-    pending = hallucinate(model, P)
-    assert isinstance(pending, PendingModel)
-    posterior = pending.posterior(NEW)
-    expected = scale**2 * np.diagonal(covariance).reshape(2, 5).T
-    assert np.allclose(posterior.variance.detach().numpy(), expected, rtol=0.0, atol=1e-8)
-    assert torch.allclose(posterior.mean, model.posterior(NEW).mean, rtol=0.0, atol=1e-12)
-    # scalarized after conditioning: the covariance of the tasks counts
-    weights = np.array([1.0, -0.5])
-    transform = ScalarizedPosteriorTransform(torch.from_numpy(weights))
-    scalar = pending.posterior(NEW[:1], posterior_transform=transform).variance
-    block = scale**2 * covariance.reshape(2, 5, 2, 5)[:, 0, :, 0]
-    assert np.isclose(float(scalar), weights @ block @ weights, rtol=0.0, atol=1e-8)
 
 
 def test_variational_model() -> None:

@@ -90,21 +90,6 @@ def test_models_with_weights_have_the_posterior_of_dense_algebra(name: str) -> N
     assert torch.allclose(more.posterior(points).mean[:, 0], mean + 0.4, **EXACT)
 
 
-def test_each_output_with_weights_has_the_posterior_of_dense_algebra() -> None:
-    X, Y, weights = uniform(20, 2, seed=1), uniform(20, 2, seed=3), weights_of(20, seed=4)
-    build = BanditGP.with_kernel(_matern(0.4), noise=LAM).builder(0)
-    points = uniform(4, 2, seed=5)
-    build(X[:5], Y[:5])  # what was built without weights is not gone on from
-    at = build(X, Y, weights).posterior(points)
-    for j in (0, 1):
-        mean, covariance = posterior(matern(2.5, 0.4), X, Y[:, j], LAM / weights, points)
-        assert torch.allclose(at.mean[:, j], mean, **EXACT)
-        assert torch.allclose(at.variance[:, j], covariance.diagonal(), **EXACT)
-    at = build(X, Y).posterior(points)
-    mean, _ = posterior(matern(2.5, 0.4), X, Y[:, 1], LAM, points)
-    assert torch.allclose(at.mean[:, 1], mean, **EXACT)
-
-
 def test_many_rows_with_weights_at_few_places_become_one_a_place() -> None:
     n = 266
     X = uniform(20, 2, seed=1)[(uniform(n, seed=2) * 20).long()]

@@ -65,15 +65,6 @@ def test_results_belong_to_trials_not_to_pieces(name: str) -> None:
     assert torch.allclose(whole, torch.cat(pieces), atol=1e-10, rtol=0)
 
 
-def test_thompson_sampling_plays_posterior_maximizers_as_often_as_it_should() -> None:
-    """Two independent arms with equal prior: each is drawn largest half of the time."""
-    identity = torch.eye(2, dtype=torch.float64)
-    trials = ArmsStudy(identity, torch.tensor([[0.0, 1.0]]).double().expand(2000, 2), 0.1, 1)
-    played = play(trials, Method("TS", GPThompsonSampling.with_options(width=1.0), 1.0))
-    share = float((played.regret[:, 0] == 0).double().mean())
-    assert abs(share - 0.5) < 5 * (0.25 / 2000) ** 0.5
-
-
 def test_coverage_is_all_arms_in_all_rounds() -> None:
     trials = study()
     wide = play(trials, Method("wide", GPUpperConfidenceBound.with_options(width=50.0), LAM))
@@ -83,14 +74,6 @@ def test_coverage_is_all_arms_in_all_rounds() -> None:
     assert bool(wide.covered.all())
     assert not bool(narrow.covered.any())
     assert play(trials, Method("mean", MeanOnly.with_options(), LAM)).covered is None
-
-
-def test_ties_go_to_the_smallest_arm() -> None:
-    constant = ArmsStudy(
-        torch.eye(5, dtype=torch.float64), torch.arange(5.0).double()[None], 0.1, 1
-    )
-    played = play(constant, Method("mean", MeanOnly.with_options(), 1.0))
-    assert float(played.regret[0, 0]) == 4.0  # arm 0
 
 
 def test_noise_and_regularization_may_differ_between_functions() -> None:

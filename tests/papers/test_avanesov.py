@@ -12,14 +12,12 @@ import torch
 
 from botorch_bandits import BanditGP, BanditLoop, run
 from botorch_bandits.change_points import (
-    ChangePointRestart,
     NeverRestart,
     OracleRestart,
-    PowerThreshold,
 )
 from botorch_bandits.problems import ArmsProblem, SwitchingProblem
 from papers import avanesov
-from papers.avanesov import count_detections, fit_power, kernel, model_noise, tabulate_detections
+from papers.avanesov import count_detections, fit_power, kernel, tabulate_detections
 from papers.runner import ArmsExperiment, build_experiments, run_arms_experiment
 
 
@@ -47,29 +45,6 @@ def test_settings_are_the_papers() -> None:
     assert cpd.detector.ridges(half_sizes, 1).tolist() == pytest.approx([1.0, 5 ** (1 / 7)])
     choices = avanesov.arms_of(avanesov.NUM_ARMS).choices
     assert choices[[0, -1], 0].tolist() == [0.0, 5.0]
-
-
-def test_what_the_paper_leaves_open_is_an_option() -> None:
-    options = {"ridge": 0.3, "statistic": "integral", "noise_variance": "theorem"}
-    (experiment,) = panels("avanesov-compare", **options)
-    study = experiment.make_study(0, 2)
-    for method in experiment.make_methods(study):
-        assert method.lam == pytest.approx(6 * 0.0025 * math.log(1200))
-        restart = method.restart(study.change_points)
-        if isinstance(restart, ChangePointRestart):
-            assert restart.detector.ridge == 0.3
-            assert restart.detector.threshold == PowerThreshold(scale=2.6 / 5.0)
-    assert model_noise(0.2, 1200) == 0.2
-    with pytest.raises(ValueError, match="noise_variance"):
-        panels("avanesov-compare", noise_variance="figure")
-
-
-def test_functions_belong_to_panel_and_trial() -> None:
-    first, second = panels("avanesov-horizon")[:2]
-    whole, part = first.make_study(0, 3), first.make_study(2, 1)
-    assert torch.equal(whole.periods[2:], part.periods)
-    assert whole.seeds[2:] == part.seeds
-    assert not torch.allclose(whole.periods, second.make_study(0, 3).periods, atol=0.1)
 
 
 def test_replicates_are_loops_and_chunks_do_not_matter(tmp_path: Path) -> None:
@@ -135,13 +110,3 @@ def test_detections_misses_and_false_alarms(
     assert found.delays.tolist() == delays
     assert found.missed.tolist() == [2, missed]
     assert found.false_alarms.tolist() == [0, false_alarms]
-
-
-@pytest.mark.slow
-def test_the_calibration_counts_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avanesov, "CALIBRATED", (("mean", 0.1), ("mean", 10.0)))
-    eager, calm = avanesov.calibration(num_trials=20)
-    assert eager["alarms"] > calm["alarms"]
-    assert eager["seen"] > calm["seen"]
-    assert eager["calibrated_scale"] > calm["calibrated_scale"]
-    assert calm["alarms_low"] <= calm["alarms"] <= calm["alarms_high"]

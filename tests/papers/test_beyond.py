@@ -15,7 +15,6 @@ from botorch_bandits import Arms, BanditGP, BanditLoop
 from botorch_bandits.random_streams import RandomBlocks
 from papers import beyond
 from papers.avanesov import kernel, play_changing, tabulate_detections
-from papers.beyond import Change
 from papers.runner import build_experiments, run_arms_experiment, tabulate
 from papers.shi import tabulate_violation
 
@@ -46,22 +45,6 @@ def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
     ).tolist()
 
 
-def test_a_fall_is_at_the_peak_and_a_hidden_peak_rises_elsewhere() -> None:
-    points = beyond.points_of(1, 101)
-    values = torch.sin(points[:, 0])
-    peak = int(values.argmax())
-    fallen = beyond.changed(Change("", kind="fall", fall=2.0, noise_std=0.3), points, values, 0)
-    assert float(values[peak] - fallen[peak]) == pytest.approx(0.6)
-    far = (points[:, 0] - points[peak, 0]).abs() >= 1.0
-    torch.testing.assert_close(fallen[far], values[far])
-    risen = beyond.changed(Change("", kind="hidden"), points, values, 0)
-    top = int(risen.argmax())
-    assert float((risen - values[peak] - 1.0).abs().min()) < 1e-9
-    assert abs(float(points[top, 0] - points[peak, 0])) >= 1.5
-    near = (points[:, 0] - points[peak, 0]).abs() <= 0.5
-    torch.testing.assert_close(risen[near], values[near])
-
-
 def test_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
     X = torch.tensor([0.1, 0.35, 0.4, 0.8], dtype=torch.float64)
     y = torch.tensor([[0.3], [1.0], [1.1], [-0.4]], dtype=torch.float64)
@@ -89,16 +72,6 @@ def test_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
     mean, variance = beyond.fitted_posterior(X, y, points, is_integrated=True)
     torch.testing.assert_close(mean, middle, atol=1e-2, rtol=1e-2)  # negligible ones are left out
     torch.testing.assert_close(variance, spread, atol=2e-2, rtol=2e-2)
-
-
-def test_fills_are_told_the_distribution_of_the_delays() -> None:
-    panel = beyond.fills(1, 15)[0]
-    ways = {m.name: m.feedback for m in panel.make_methods(panel.make_study(0, 1))}
-    shares = ways["soft, stated delays"].delay_distribution
-    expected = [math.exp(-10.0) * 10.0**k / math.factorial(k) for k in range(39)]
-    np.testing.assert_allclose(shares[:-1], expected, rtol=1e-12)
-    assert math.fsum(shares) == pytest.approx(1.0, abs=1e-15)
-    assert {way.max_delay for name, way in ways.items() if name[:2] in ("mi", "so", "lo")} == {20}
 
 
 def test_priced_regret_is_what_the_lagrangian_loses(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from papers.chowdhury import ConstantGain, estimate_norms
 from papers.runner import build_experiments, experiments, main, run_arms_experiment, tabulate
 
 # one experiment a paper; the others are played at night
@@ -99,15 +98,6 @@ def test_interrupted_experiment_continues(tmp_path: Path) -> None:
         assert torch.equal(curve.regret, again[name].regret)
 
 
-@pytest.mark.slow
-def test_workers_do_not_change_results(tmp_path: Path) -> None:
-    (experiment,) = build_experiments("srinivas-synthetic", num_trials=7, num_rounds=3)
-    alone = run_arms_experiment(experiment, tmp_path / "alone")
-    beside = run_arms_experiment(experiment, tmp_path / "beside", num_workers=2)
-    for name, curve in alone.items():
-        assert torch.equal(curve.regret, beside[name].regret)
-
-
 def test_other_settings_do_not_reuse_trials(tmp_path: Path) -> None:
     regrets = []
     for options in ({}, {"seed": 1}, {"margin": 0.0}):
@@ -166,26 +156,3 @@ def test_bad_arguments_are_explained(
         main([*arguments, "--out", str(tmp_path)])
     assert stop.value.code == 2
     assert expected in capsys.readouterr().err
-
-
-def test_norm_estimate_is_a_lower_bound() -> None:
-    points = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
-    K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.2**2))
-    weights = torch.randn(5, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    norms = (weights @ K * weights).sum(-1).sqrt()
-    for ridge in (1e-6, 1e-2):
-        assert bool((estimate_norms(K, weights @ K, ridge) <= norms + 1e-9).all())
-    assert torch.allclose(estimate_norms(K, weights @ K, 1e-9), norms, rtol=0.05)
-    assert ConstantGain(1.0)(7) == 1.0
-
-
-def test_options_change_the_methods_that_they_name() -> None:
-    options = {"norm": 2, "gain": "realized", "draws": "unit", "incumbent": "observed"}
-    (experiment, _) = build_experiments("chowdhury-functions", num_trials=1, **options)
-    study = experiment.make_study(0, 1)
-    known = {m.name: m.acquisition.options for m in experiment.make_methods(study)}
-    assert known["IGP-UCB"]["rkhs_bound"].tolist() == [2.0]
-    assert "information_gain" not in known["IGP-UCB"]
-    assert "information_gain" in known["GP-UCB (Theorem 3)"]
-    assert known["GP-TS"] == {"width": 1.0}
-    assert known["GP-EI"]["incumbent"] == known["GP-PI"]["incumbent"] == "observed"

@@ -37,17 +37,6 @@ def test_a_step_of_oco_by_hand() -> None:
     torch.testing.assert_close((third + player.choose(4)) / 2 / sides, point)
 
 
-def test_oco_converges_on_a_linear_problem() -> None:
-    player = shi.SaddlePoint([[0.0], [1.0]], 0, step_size=0.05)
-    played = []
-    for t in range(1, 3001):
-        x = player.choose(t)
-        played.append(float(x))
-        player.observe(x, float(x), x - 0.6)  # the largest x with x <= 0.6
-    # the regularization of the multiplier, step * k with k = 1, leaves a violation of 0.05
-    assert np.mean(played[-500:]) == pytest.approx(0.65, abs=1e-3)
-
-
 def observe(player: shi.ADMMBO, rows: list[tuple[float, float, float]]) -> list[torch.Tensor]:
     chosen = []
     for t, (_, reward, constraint) in enumerate(rows, 1):
@@ -96,13 +85,6 @@ def test_expected_improvements_against_quadrature() -> None:
         cost = cost + player._penalty_at(points).unsqueeze(-1)
         expected = (player._costs().min() - cost).clamp_min(0.0) @ density
         torch.testing.assert_close(player._improvement(points), expected, atol=1e-3, rtol=1e-3)
-
-
-def test_admm_plays_the_best_feasible_point_once_it_has_stopped() -> None:
-    player = shi.ADMMBO(BOX, ((1, 1), (1, 1)), 0)
-    chosen = observe(player, [(0, 0.9, 0.4), (0, 0.1, -0.5), (0, 0.7, -0.1)])
-    player.stopped_after = 3
-    torch.testing.assert_close(player.choose(4), chosen[2])
 
 
 def test_playing_records_true_values_and_tells_noisy_ones() -> None:
@@ -158,16 +140,3 @@ def test_what_the_page_says_of_the_grids(box, num_points: int, best: str, mixed:
     prices = torch.linspace(0.0, 8.0, 8001, dtype=torch.float64)
     lagrangian = grid.values - prices.unsqueeze(-1) * grid.constraint_table[:, 0]
     assert float(lagrangian.amax(-1).min()) == pytest.approx(float(mixed), abs=2e-4)
-
-
-def test_panels_have_the_rules_of_the_paper() -> None:
-    panels = {p.name: p for p in shi.gardner(3, 30, num_points=5, length=15, lengthscale=2.0)}
-    study = panels["shi-gardner-noisy"].make_study(0, 1)
-    names = [m.name for m in panels["shi-gardner-noisy"].make_methods(study)]
-    assert names == ["Algorithm 3", "OCO, saddle point", "ADMMBO"]
-    assert panels["shi-gardner-epochs"].settings["constants"]["lengthscale"] == 2.0
-    for number, known in (
-        (2, shi.MultiplicativeEpochs(1, 15, surrogate="fresh")),
-        (3, shi.AdditiveEpochs(1, 15, step_size=0.5, surrogate="fresh")),
-    ):
-        assert repr(shi.epochs(number, "fresh", 15)) == repr(known)

@@ -123,22 +123,6 @@ def test_the_evidence_is_that_of_a_gaussian_and_fits_have_the_largest() -> None:
     assert all(verma.negative_evidence(each, squares, y)[0] >= least - 1e-6 for each in drawn)
 
 
-def test_fits_in_contexts_raise_the_likelihood() -> None:
-    problem = contexts()
-    arms = [0, 1, 4, 7, 8, 11, 5, 9]
-    y = problem.values[arms]
-
-    def evidence(learned: Learned) -> float:
-        scaled = points(problem)[arms] / np.array(learned.lengthscale)
-        squares = ((scaled[:, None] - scaled[None, :]) ** 2).sum(-1)
-        matrix = learned.prior_variance * np.exp(-0.5 * squares) + learned.noise * np.eye(8)
-        return float(-0.5 * y @ np.linalg.solve(matrix, y) - 0.5 * np.linalg.slogdet(matrix)[1])
-
-    found = problem.learn(arms, y, problem.start, 0)
-    assert evidence(found) > evidence(problem.start) + 0.1
-    assert all(0.01 <= each <= 100.0 for each in found.lengthscale)
-
-
 def test_simple_regret_counts_what_arrived_in_time() -> None:
     problem = line()
     method = LateMethod("", "censored", DELAYS, max_delay=2, learns=False)
@@ -161,16 +145,6 @@ def test_only_censored_feedback_has_zeros_and_only_baselines_start_uniformly() -
     )
     assert own[:10] == zeros[:10]  # before the first fit
     assert own != zeros
-
-
-@pytest.mark.parametrize("until", [0, 2])
-def test_baselines_follow_their_model_after_two_outcomes(until: int) -> None:
-    method = LateMethod("", "ignored", PoissonDelay(20.0), uniform_until=until, learns=False)
-    arms = play_late(line(), method, SEED, 30).arms
-    uniform = [
-        int(torch.randint(50, (), generator=generator(SEED, t, "uniform arm"))) for t in (6, 7)
-    ]
-    assert (arms[5:7] == uniform) == (until == 2)
 
 
 def test_logistic_regression_against_automatic_gradients() -> None:
@@ -240,18 +214,6 @@ def test_a_tuning_plays_its_accuracies_in_a_loop() -> None:
     )
     sizes = low[0] + (high - low)[0] * domain.choices[:, 0].numpy()
     np.testing.assert_allclose(sizes, sizes.round())  # batches have whole numbers of rows
-
-
-def test_parts_of_the_data_grow_and_validate_apart() -> None:
-    stream = np.random.default_rng(2)
-    inputs = stream.normal(size=(200, 2))
-    labels = (inputs[:, 0] > 0).astype(int)
-    table = verma.growing_accuracies(inputs, labels, 0, 3)
-    assert table.shape == (3, 143)
-    held = [sum(i % 10 in (7, 8, 9) for i in range(size)) for size in (10, 20, 30)]
-    for row, count in zip(table, held, strict=True):
-        np.testing.assert_allclose(row * count, (row * count).round())  # shares of these rows
-    assert table[2].max() > 0.7
 
 
 def test_bad_task_files_are_named(tmp_path: Path) -> None:

@@ -29,15 +29,21 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+)
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.core.posterior import FIRST_ROOM
+from botorch_bandits.models import candidate_grid
 from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
 
 CHOICES = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
 LENGTHSCALE, LAM = 0.15, 0.02
 KERNEL_MATRIX = torch.exp(-(torch.cdist(CHOICES, CHOICES) ** 2) / (2 * LENGTHSCALE**2))
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
+LIST = BanditGP.with_candidates(candidate_grid([0.1, 0.4], [0.02], [0.5, 2.0]))
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
 
 RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
@@ -70,6 +76,11 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "IRGP-UCB": RandomizedUpperConfidenceBound.with_options(),
     "random": RandomSearch(),
 }
+OF_LISTS: dict[str, AcquisitionRecipe] = {
+    "list": CandidatesUpperConfidenceBound.with_options(),
+    "list, mixture": CandidatesUpperConfidenceBound.with_options(form="mixture"),
+    "list, draws": CandidatesThompsonSampling.with_options(),
+}
 
 
 def problems(count: int) -> list[ArmsProblem]:
@@ -79,10 +90,11 @@ def problems(count: int) -> list[ArmsProblem]:
 
 
 # initial points change the first rounds alone: the long runs, which fill buffers, need none
-@pytest.mark.parametrize("name", by_day(RECIPES))
+@pytest.mark.parametrize("name", [*by_day(RECIPES), *OF_LISTS])
 @pytest.mark.parametrize(("num_initial", "num_rounds"), [(0, 80), (3, 15)], ids=["0", "3"])
 def test_replicates_play_what_loops_play(name: str, num_initial: int, num_rounds: int) -> None:
-    policy = Policy(MODEL, RECIPES[name], num_initial)
+    model, recipe = (LIST, OF_LISTS[name]) if name in OF_LISTS else (MODEL, RECIPES[name])
+    policy = Policy(model, recipe, num_initial)
     played = simulate(problems(3), policy, num_rounds, seed=5, progress=False)
     for b, problem in enumerate(problems(3)):
         loop = policy.loop(Arms(CHOICES), seed=played.seeds[b])

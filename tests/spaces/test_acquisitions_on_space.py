@@ -17,15 +17,12 @@ from botorch_bandits import (
     BanditLoop,
     Categorical,
     Censored,
-    CensoredThompsonSampling,
-    CensoredUpperConfidenceBound,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
     Fixed,
     Float,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    Ignored,
     ImprovedUpperConfidenceBound,
     Integer,
     LagrangianThompsonSampling,
@@ -126,13 +123,6 @@ def test_in_contexts_with_censored_feedback(acquisition: Any, space: Space) -> N
         feedback=Censored(minimum=-12.0, outcome_bound=14.0),
     )
     play(loop, space)
-
-
-@SPACES
-@pytest.mark.parametrize("family", [CensoredThompsonSampling, CensoredUpperConfidenceBound])
-def test_those_that_censor_by_themselves(family: Any, space: Space) -> None:
-    acquisition = family.with_options(minimum=-12.0)
-    play(BanditLoop(space, model(space), acquisition, num_initial=2, feedback=Ignored()), space)
 
 
 @SPACES

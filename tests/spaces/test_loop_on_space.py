@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from pathlib import Path
@@ -27,8 +26,6 @@ from botorch_bandits import (
     Space,
 )
 from botorch_bandits.history import flatten_records
-from botorch_bandits.loop.store import read_store
-from tests.records import rebuilt
 
 SPACE = Space(
     {
@@ -106,18 +103,6 @@ def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
 # --- histories ------------------------------------------------------------------------------
 
 
-def test_records_hold_names_beside_coordinates() -> None:
-    loop = make_loop()
-    loop.attach(GIVEN, 1.5)
-    play(loop, 3)
-    records = loop.history.to_records()
-    assert [record["parameters"] for record in records] == [
-        query.parameters for query in loop.history.queries
-    ]
-    assert json.loads(json.dumps(records)) == records
-    assert rebuilt(make_loop(), loop.history).ask().parameters == loop.ask().parameters
-
-
 def test_a_category_that_is_none_stays_none_in_a_table() -> None:
     space = Space({"weight": Categorical([None, "balanced"]), "state": Categorical([None, 1])})
     loop = BanditLoop(space, None, RandomSearch())
@@ -149,26 +134,6 @@ def test_a_parameter_that_is_called_as_another_column_has_one_of_its_own() -> No
 
 
 # --- storages -------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("quick_disk")
-def test_a_storage_is_opened_again_and_goes_on_to_the_same_points(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    with make_loop(storage=path) as loop:
-        loop.attach(GIVEN, 1.5)
-        play(loop, 4)
-        known = loop.history.to_records()
-    _, events = read_store(path)
-    asked = [event.body["parameters"] for event in events if event.kind == "asked"]
-    assert asked == [record["parameters"] for record in known]
-    assert asked[0] == {**GIVEN, "data": "digits"}
-    with make_loop(storage=path) as again:
-        assert again.history.to_records() == known
-        continued = again.ask()
-    straight = make_loop()
-    straight.attach(GIVEN, 1.5)
-    play(straight, 4)
-    assert torch.equal(continued.x, straight.ask().x)
 
 
 @pytest.mark.usefixtures("quick_disk")

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from botorch_bandits import Box, Categorical, Fixed, Float, Integer, Space
+from botorch_bandits import Categorical, Fixed, Float, Integer, Space
 from botorch_bandits.fingerprints import are_equal, difference, fingerprint
 from botorch_bandits.spaces import Parameter
 
@@ -249,12 +249,6 @@ def test_whole_numbers_on_a_logarithmic_scale_are_drawn_by_their_share_of_the_ax
     for k in (1, 2, 20):
         share = math.log((k + 0.5) / (k - 0.5)) / math.log(20.5 / 0.5)
         assert abs(drawn.count(k) / n - share) < 5 * math.sqrt(share * (1 - share) / n)
-
-
-def test_a_space_without_categories_and_logarithms_of_whole_numbers_draws_as_its_box() -> None:
-    space = Space({"C": Float(1e-4, 100.0, log=True), "leaves": Integer(2, 64)})
-    box = Box([[-4.0, 2.0], [2.0, 64.0]], integer_dims=[1])
-    assert torch.equal(space.sample(7, seeded(3)), box.sample(7, seeded(3)))
 
 
 def peak(center: dict[str, Any], space: Space) -> Value:

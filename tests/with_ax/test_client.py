@@ -23,11 +23,9 @@ from ax.api.configs import RangeParameterConfig
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
-from ax.generation_strategy.transition_criterion import MinTrials
 from ax.generators.torch.botorch_modular.acquisition import Acquisition
 from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
-from ax.storage.botorch_modular_registry import register_acquisition_function
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
@@ -36,15 +34,10 @@ import botorch_bandits
 from botorch_bandits import (
     BanditAcquisition,
     CensoredUpperConfidenceBound,
-    GPThompsonSampling,
     ImprovedUpperConfidenceBound,
-    LagrangianThompsonSampling,
-    LagrangianUpperConfidenceBound,
-    WidthUpperConfidenceBound,
     register_with_ax,
 )
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.penalties import Polynomial
 
 register_with_ax()
 
@@ -232,70 +225,6 @@ def test_standard_errors_that_differ(name: str, built: list[BanditAcquisition]) 
     assert here >= values.max() - 0.01 * (values.max() - values.min())
 
 
-def test_an_experiment_with_pending_trials_saved_and_loaded(
-    built: list[BanditAcquisition], tmp_path: Any
-) -> None:
-    """Minimize with two trials running at a time, through JSON in the middle."""
-    sobol = GenerationNode(
-        name="sobol",
-        generator_specs=[GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})],
-        transition_criteria=[
-            MinTrials(threshold=3, transition_to="bandit", use_all_trials_in_exp=True)
-        ],
-    )
-    client = make_client(sobol, bandit_node(ImprovedUpperConfidenceBound, {"width": 1.5}))
-    register_acquisition_function(ImprovedUpperConfidenceBound)
-    running = [ask(client), ask(client)]
-    for round_number in range(8):
-        index, x = running.pop(0)
-        client.complete_trial(index, {"loss": outcomes(x)["loss"]})
-        running.append(ask(client))
-        if built:
-            assert type(built[-1]) is ImprovedUpperConfidenceBound
-            assert built[-1].X_pending.tolist() == [[running[0][1]]]
-        if round_number == 4:
-            path = str(tmp_path / "experiment.json")
-            client.save_to_json_file(path)
-            restored = Client.load_from_json_file(path)
-            _, expected = ask(client)
-            index, x = ask(restored)
-            assert x == pytest.approx(expected, abs=1e-3 * (UPPER - LOWER))
-            assert built[-1].X_pending.shape == (2, 1)
-            assert torch.equal(built[-1].X_pending, built[-2].X_pending)
-            assert float(built[-1].width) == 1.5
-            restored.mark_trial_failed(index)  # an abandoned one would stay pending
-            client = restored  # the experiment goes on in another process
-    best, *_ = client.get_best_parameterization(use_model_predictions=False)
-    assert best["x"] == pytest.approx(1.0, abs=0.5)
-    assert len(client.summarize()) == 11
-
-
-@pytest.mark.parametrize("cls", [LagrangianUpperConfidenceBound, LagrangianThompsonSampling])
-def test_an_experiment_with_a_constraint_saved_and_loaded(
-    cls: type, built: list[BanditAcquisition], tmp_path: Any
-) -> None:
-    # Without the constraint the optimum is 1, with it 3.02. The charge rises by 40 a unit of
-    # violation and more, the loss falls by at most 9 a unit between: so that is the optimum.
-    options = {
-        "multipliers": [20.0],
-        "penalty": Polynomial(1.0, 2.0),
-        "width": (1.0, 0.5),
-    }
-    client = make_client(bandit_node(cls, options), constraints=["level >= 3.0"])
-    metrics = ("loss", "level")
-    observe(client, [-4.0, -1.0, 2.0, 4.5], metrics)
-    register_acquisition_function(cls)
-    path = str(tmp_path / "experiment.json")
-    client.save_to_json_file(path)
-    client = Client.load_from_json_file(path)
-    for _ in range(3):
-        index, x = ask(client)
-        client.complete_trial(index, outcomes(x))
-    assert x == pytest.approx(3.0, abs=0.3)
-    assert built[-1]._settings.penalty == Polynomial(1.0, 2.0)
-    assert built[-1].widths.tolist() == [1.0, 0.5]
-
-
 def test_bounds_are_in_units_of_the_metric_unless_ax_standardizes(
     built: list[BanditAcquisition],
 ) -> None:
@@ -336,25 +265,10 @@ def test_the_known_minimum_of_a_loss_is_its_largest_value(
     assert before < 120.0 < after
 
 
-def test_draws_differ_between_rounds_of_a_seeded_client(built: list[BanditAcquisition]) -> None:
-    client = make_client(bandit_node(GPThompsonSampling, {"width": 1.0, "seed": 0}))
-    observe(client, [-4.0, -1.0, 2.0, 4.5])
-    for _ in range(2):
-        ask(client)
-    assert built[0].seed != built[1].seed
-
-
 def test_outcome_constraints_are_not_passed_over() -> None:
     client = make_client(
         bandit_node(ImprovedUpperConfidenceBound, {"width": 1.0}), constraints=["level >= 3.0"]
     )
     observe(client, [-4.0, -1.0, 2.0], ("loss", "level"))
     with pytest.raises(UnsupportedError, match=r"no outcome constraints.*Lagrangian"):
-        ask(client)
-
-
-def test_missing_options_are_named() -> None:
-    client = make_client(bandit_node(WidthUpperConfidenceBound, {}))
-    observe(client, [-4.0, -1.0, 2.0])
-    with pytest.raises(ValueError, match=r"WidthUpperConfidenceBound needs rule="):
         ask(client)
