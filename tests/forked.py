@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,16 +63,6 @@ class Forked:
         self._process.join(timeout)
         assert self._process.exitcode is not None, "the process goes on"
         return self._process.exitcode
-
-    def read_line(self, timeout: float = 60.0) -> str:
-        """Wait for the first line of the output, and return it without the line break."""
-        deadline = time.monotonic() + timeout
-        while True:
-            line, end, _ = self._printed(0).partition("\n")
-            if end:
-                return line
-            assert time.monotonic() < deadline, self._printed(1)
-            time.sleep(0.01)
 
     def communicate(self, timeout: float) -> tuple[str, str]:
         """Wait for the end, and return what was printed to the two streams."""

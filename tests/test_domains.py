@@ -136,14 +136,6 @@ def test_the_maximum_of_a_box_is_found_inside_and_at_corners(center: list[float]
     assert value == pytest.approx(1.0, abs=1e-9)
 
 
-def test_the_global_maximum_is_found_among_local_ones() -> None:
-    box = Box([[0.0, 0.0], [1.0, 1.0]])
-    for seed in range(3):
-        point, value = box.maximize(Value(two_peaks), seed=seed)
-        assert point.tolist() == pytest.approx([0.8, 0.8], abs=1e-4)
-        assert value == pytest.approx(1.5, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("bounds", "integer_dims"),
     [
@@ -354,13 +346,6 @@ def test_a_box_keeps_its_own_bounds_and_shows_them() -> None:
 
 
 # --- arms -------------------------------------------------------------------------------------
-
-
-def test_arms_are_drawn_equally_often() -> None:
-    arms = Arms([[0.0], [5.0], [-1.0], [2.0], [7.0]])
-    index = arms.index_of(arms.sample(10_000, seeded(2)))
-    counts = torch.bincount(index, minlength=5).double()
-    assert ((counts - 2000.0) ** 2 / 2000.0).sum().item() < chi2.ppf(1 - 1e-6, df=4)
 
 
 def test_the_largest_arm_is_found_among_many() -> None:

@@ -16,10 +16,8 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     GPUpperConfidenceBound,
-    Policy,
     RandomSearch,
     run,
-    simulate,
 )
 from botorch_bandits.forgetting import (
     ExponentialWeights,
@@ -116,14 +114,3 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         build()
-
-
-def test_policy_passes_forgetting_on_to_its_loops() -> None:
-    policy = Policy(MODEL, UCB, forgetting=SlidingWindow(4))
-    assert policy.loop(ARMS, seed=0).settings.forgetting == SlidingWindow(4)
-    played = simulate(problem(), policy, 5, 1, progress=False)
-    loop = policy.loop(ARMS, seed=played.seeds[0])
-    run(loop, problem(), 5, progress=False)
-    assert played.arms is not None
-    assert played.arms[0].tolist() == ARMS.index_of(loop.history.arrived()[0]).tolist()
-    assert policy.loop(ARMS, seed=0, forgetting=None).settings.forgetting is None

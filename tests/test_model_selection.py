@@ -177,29 +177,6 @@ def test_a_search_whose_scores_are_all_nan_ends_with_an_error(n_iter: int, tmp_p
         numbered.fit(X, y)
 
 
-class FailsOnce(Fragile):
-    """Fails in the first of its fits."""
-
-    def fit(self, X: Any, y: Any) -> FailsOnce:
-        super().fit(X, y)
-        if Fragile.fits == 1:
-            raise ValueError("a flaky fold")
-        return self
-
-
-@pytest.mark.filterwarnings("ignore:.*fits failed|One or more of the test scores")
-@pytest.mark.parametrize("error_score", [np.nan, 0.0])
-def test_a_fold_that_fails_costs_its_candidate_unless_it_has_a_score(error_score: float) -> None:
-    Fragile.fits = 0
-    space, options = {"level": Float(0.0, 1.0)}, {"n_iter": 3, "cv": 2, "random_state": 0}
-    search = BanditSearchCV(FailsOnce(), space, error_score=error_score, **options).fit(X, y)
-    history = search.history_
-    assert history.num_failed == (1 if np.isnan(error_score) else 0)
-    if not history.num_failed:
-        level = history.queries[0].parameters["level"]  # type: ignore[index]
-        assert history.outcomes[0].reward == pytest.approx(level / 2)
-
-
 @pytest.mark.filterwarnings("ignore:.*fits failed")
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_a_search_with_a_storage_goes_on(tmp_path: Path, batch_size: int) -> None:

@@ -30,11 +30,6 @@ def test_all_three_arguments_matter() -> None:
     assert np.abs(share - 0.5).max() < 5 * 0.5 / np.sqrt(len(seeds))
 
 
-def test_arguments_do_not_run_into_each_other() -> None:
-    assert derive_seed(1, 11, "a") != derive_seed(11, 1, "a")
-    assert derive_seed(1, 1, "1/a") != derive_seed(1, 11, "a")
-
-
 def test_generators_of_equal_keys_agree_and_others_are_uncorrelated() -> None:
     def draw(*key: object) -> torch.Tensor:
         return torch.rand(2000, generator=generator(*key), dtype=torch.float64)  # type: ignore[arg-type]
@@ -45,12 +40,6 @@ def test_generators_of_equal_keys_agree_and_others_are_uncorrelated() -> None:
     )
     correlation = torch.corrcoef(streams) - torch.eye(4, dtype=torch.float64)
     assert correlation.abs().max().item() < 5 / np.sqrt(2000)
-
-
-def test_a_generator_leaves_the_global_one_alone() -> None:
-    before = torch.get_rng_state()
-    torch.rand(10, generator=generator(0, 0, "sample"))
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_seeding_globally_is_reproducible_and_is_undone() -> None:
@@ -92,12 +81,6 @@ def test_an_error_inside_the_block_restores_too() -> None:
     with pytest.raises(ValueError, match="inside"), seeded_globally(3):
         _fail_after_drawing()
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_every_derived_seed_can_be_used() -> None:
-    for seed in (0, 2**63 - 1, derive_seed(0, 0, "")):
-        with seeded_globally(seed):
-            assert torch.rand(1).isfinite().all()
 
 
 @pytest.mark.parametrize("distribution", ["normal", "uniform", "exponential"])

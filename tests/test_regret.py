@@ -114,22 +114,6 @@ def test_simple_regret_counts_arrived_outcomes_only() -> None:
         assert float(result.best_so_far[t - 1]) == float(best)
 
 
-def test_a_run_with_delays_goes_on() -> None:
-    """What was pending when it stopped is asked for again, and arrives."""
-    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
-    loop = arms_loop(seed=2)
-    run(loop, problem, 8, delays=ConstantDelay(3), progress=False)
-    assert loop.history.num_pending == 2
-    run(loop, problem, 6, delays=ConstantDelay(3), progress=False)
-    whole = arms_loop(seed=2)
-    run(whole, problem, 14, delays=ConstantDelay(3), progress=False)
-    assert [q.x.tolist() for q in loop.history.queries] == [
-        q.x.tolist() for q in whole.history.queries
-    ]
-    known = [(o.query_id, o.reward, o.arrived_round) for o in loop.history.outcomes]
-    assert known == [(o.query_id, o.reward, o.arrived_round) for o in whole.history.outcomes]
-
-
 class TestConstraints:
     """Rewards come with constraint values, which are noisy where the problem says so."""
 

@@ -20,7 +20,6 @@ from botorch_bandits import (
 )
 from botorch_bandits.problems import (
     ConstrainedArmsProblem,
-    SwitchingProblem,
     gp_draw_on_arms,
 )
 
@@ -67,21 +66,6 @@ def test_regret_is_against_the_best_of_what_was_there(num_parts: int) -> None:
         if query.restriction is not None:
             wanted = sorted(set(there["available"].tolist()) - {0})  # type: ignore[index]
             assert query.restriction == {"arms": wanted}
-
-
-def test_regret_where_the_reward_changes() -> None:
-    draws = [gp_draw_on_arms(RBFKernel().double(), CHOICES, seed=i) for i in (1, 2)]
-    problem = SwitchingProblem(draws, change_points=[7])
-    loop = random_loop()
-    result = run(loop, problem, 15, restriction=sets, progress=False)
-    rows = [draws[query.round_number > 7](CHOICES, noise=False) for query in loop.history.queries]
-    best = best_of_each(loop, torch.stack(rows))
-    values = [
-        float(row[int(Arms(CHOICES).index_of(query.x.unsqueeze(0)))])
-        for row, query in zip(rows, loop.history.queries, strict=True)
-    ]
-    expected = best - torch.tensor(values, dtype=torch.float64)
-    assert torch.allclose(result.regret, expected, rtol=0.0, atol=1e-12)
 
 
 def test_regret_of_costs_and_under_constraints() -> None:

@@ -561,18 +561,6 @@ def test_a_function_of_the_loop_ends_the_run(way: str) -> None:
     assert loop.history.num_arrived == 6
 
 
-def test_what_is_running_is_told_when_a_run_is_stopped() -> None:
-    loop, together = random_loop(), threading.Barrier(4)
-
-    def wait_for_all(x: Tensor) -> float:
-        together.wait(30.0)
-        return value(x)
-
-    result = play(loop, wait_for_all, 50, workers=4, stop=lambda loop: loop.history.num_arrived)
-    assert result.stopped is not None
-    assert (loop.history.num_queries, loop.history.num_pending) == (4, 0)
-
-
 @both
 @FAILED
 def test_a_run_ends_without_gain_and_goes_on_with_a_larger_number(way: str) -> None:

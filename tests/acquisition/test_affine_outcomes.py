@@ -7,7 +7,6 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
-from botorch.models.multitask import MultiTaskGP
 from botorch.models.transforms import Log
 
 from botorch_bandits.acquisition import AffineOutcomes
@@ -57,23 +56,3 @@ def test_affine_outcomes_refuse():
     positive = SingleTaskGP(X, Y.abs() + 1.0, outcome_transform=Log())
     with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*ModelListGP"):
         positive.posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0]])))
-
-
-def test_outputs_that_stand_one_after_the_other():
-    # a multi-task model orders its joint distribution by output, not by point
-    X, Y = rows()
-    tasks = torch.cat([torch.zeros(len(X), 1), torch.ones(len(X), 1)]).double()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)  # of the initial task covariance
-        model = MultiTaskGP(
-            torch.cat([X.repeat(2, 1), tasks], dim=-1), Y.T.reshape(-1, 1), task_feature=-1
-        ).eval()
-    x = uniform(3, 2, seed=3)
-    weights = double([[1.0, 2.0], [-1.0, 0.5]])
-    joint = model.posterior(x).distribution
-    assert not joint._interleaved
-    covariance = joint.covariance_matrix.reshape(2, 3, 2, 3).detach().numpy()
-    W = weights.numpy()
-    expected = np.einsum("ja,aibk,lb->ijkl", W, covariance, W).reshape(6, 6)
-    found = model.posterior(x, posterior_transform=AffineOutcomes(weights)).distribution
-    np.testing.assert_allclose(found.covariance_matrix.detach(), expected, rtol=1e-8, atol=1e-12)

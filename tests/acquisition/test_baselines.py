@@ -11,10 +11,8 @@ import torch
 from botorch.acquisition import analytic
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
-from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
-    BanditGP,
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
 )
@@ -132,21 +130,6 @@ def test_arguments_by_position_and_values_are_those_of_botorch(
     assert torch.allclose(acqf(x.unsqueeze(-2)), expected, rtol=0.0, atol=1e-10)
     tensor = ours(model, torch.tensor(0.3, dtype=torch.float64), None, maximize)
     assert torch.equal(acqf(x.unsqueeze(-2)), tensor(x.unsqueeze(-2)))
-
-
-def test_a_batch_of_models_may_have_one_incumbent_each() -> None:
-    X = torch.stack([X_OBSERVED, X_OBSERVED])
-    Y = torch.stack([Y_OBSERVED, -Y_OBSERVED])
-    kernel = RBFKernel().double()
-    batch = BanditGP(X, Y, kernel=kernel, noise=0.1)
-    best = double([0.1, 0.4]).unsqueeze(-1)  # ``members x 1``, as BoTorch's means
-    values = LogExpectedImprovement(batch, best)(x.unsqueeze(-2).unsqueeze(-2))
-    for j in range(2):
-        alone = BanditGP(X[j], Y[j], kernel=kernel, noise=0.1)
-        expected = LogExpectedImprovement(alone, float(best[j]))(x.unsqueeze(-2))
-        assert torch.allclose(values[:, j], expected, rtol=0.0, atol=1e-8)
-    with pytest.raises(ValueError, match="best_f"):
-        LogExpectedImprovement(batch, double([0.1, math.nan]))
 
 
 @pytest.mark.parametrize("cls", [LogExpectedImprovement, LogProbabilityOfImprovement])

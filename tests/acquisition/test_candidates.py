@@ -30,7 +30,6 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     Float,
     GPUpperConfidenceBound,
-    OracleRestart,
     RandomSearch,
     Space,
     TimeVaryingKernel,
@@ -459,62 +458,3 @@ def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
     guarantee = loop.guarantee()
     assert guarantee.regret is not None
     assert guarantee.regret.num_rounds == 1  # the first; later ones had outcomes pending
-
-
-def test_loop_with_contexts_and_on_a_box() -> None:
-    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
-    loop = BanditLoop(
-        domain=Arms(choices),
-        model=recipe(),
-        acquisition=CandidatesUpperConfidenceBound.with_options(),
-        context_dim=1,
-    )
-    for t in range(4):
-        query = loop.ask(context=double([t / 4.0]))
-        loop.tell(query.id, reward_of(query.x))
-    assert loop.guarantee().holds
-    assert loop.guarantee().constants["num_arms"] == 6.0
-    on_box = BanditLoop(
-        domain=Box([(0.0, 1.0)], num_restarts=2, raw_samples=16),
-        model=recipe(),
-        acquisition=CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=5.0),
-    )
-    for _ in range(3):
-        query = on_box.ask()
-        on_box.tell(query.id, reward_of(query.x))
-    guarantee = on_box.guarantee()
-    assert guarantee.holds
-    seen = [query.diagnostics for query in on_box.history.queries]
-    alive = [row.survives for row in on_box.evidence()]
-    tail = max(math.sqrt(s) for (_, s, _), a in zip(PRIORS, alive, strict=True) if a)
-    bound = math.fsum(each["upper_bound"] - each["lower_bound"] for each in seen)
-    bound += tail * math.fsum(1.0 / t**2 for t in (1, 2, 3))
-    assert guarantee.regret_bound == pytest.approx(bound, abs=1e-8)
-
-
-def test_a_restart_begins_with_the_whole_list() -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
-    loop = BanditLoop(
-        domain=Arms(choices),
-        model=recipe(),
-        acquisition=CandidatesUpperConfidenceBound.with_options(delta=0.4),
-        restart=OracleRestart(change_points=[4], split_delta=True),
-    )
-    for _ in range(4):
-        query = loop.ask()
-        loop.tell(query.id, reward_of(query.x))
-    before = loop.evidence()
-    assert (before.num_outcomes, before.level) == (4, 0.5 * loop_share(0))
-    for _ in range(2):
-        query = loop.ask()
-        loop.tell(query.id, reward_of(query.x))
-    table = loop.evidence()
-    assert (table.num_outcomes, table.level) == (2, 0.5 * loop_share(1))
-    X, Y = loop.history.arrived()
-    expected = torch.from_numpy(recipe()(X[4:], Y[4:]).evidence.log_evidence_against)
-    found = double([row.log_evidence_against for row in table])
-    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
-
-
-def loop_share(segment: int) -> float:
-    return OracleRestart(change_points=[4], split_delta=True).share_of_delta(0.4, segment)

@@ -9,18 +9,12 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models import (
-    MixedSingleTaskGP,
-    ModelListGP,
     MultiTaskGP,
     SingleTaskGP,
-    SingleTaskVariationalGP,
 )
 from botorch.models.model import Model
 from botorch.models.transforms.input import (
     AppendFeatures,
-    ChainedInputTransform,
-    FilterFeatures,
-    Normalize,
 )
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
@@ -30,7 +24,6 @@ from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.loop.refusals import OF_LISTS
-from botorch_bandits.models.reading import count_columns
 
 from .cases import OwnGP, Waves, rows, uniform
 
@@ -95,10 +88,6 @@ class AddsColumns(OwnGP):
         return super().posterior(torch.cat([X, torch.zeros_like(X)], -1), *args, **options)
 
 
-def normalized() -> Model:
-    return SingleTaskGP(X, Y[:, :1], input_transform=Normalize(2))
-
-
 def several_tasks() -> MultiTaskGP:
     tasks = torch.cat([torch.zeros(8, 1), torch.ones(8, 1)]).double()
     inputs = torch.cat([torch.cat([X, X]), tasks], dim=-1)
@@ -110,33 +99,6 @@ def appended() -> Model:
     """The second column is appended to points, not to the rows, which have it."""
     later = AppendFeatures(feature_set=torch.zeros(1, 1).double())
     return SingleTaskGP(X, Y[:, :1], input_transform=later)
-
-
-def filtered() -> Model:
-    kept = FilterFeatures(feature_indices=torch.tensor([0, 2]))
-    wide = torch.cat([X, X[:, :1]], dim=-1)
-    transform = ChainedInputTransform(kept=kept, unit=Normalize(2))
-    return SingleTaskGP(wide, Y[:, :1], input_transform=transform)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_columns_are_those_of_raw_points(training: bool) -> None:
-    expected = {
-        normalized: 2,
-        several_tasks: 2,
-        filtered: 3,
-        lambda: OwnGP(X, Y[:, :1]): 2,
-        lambda: MixedSingleTaskGP(X, Y[:, :1], cat_dims=[1]): 2,
-        lambda: ModelListGP(normalized(), several_tasks()): 2,
-        # what takes other points than its rows, or shows none, is left to itself
-        appended: None,
-        lambda: AddsColumns(X, Y[:, :1]): None,
-        Waves: None,
-        lambda: SingleTaskVariationalGP(X, Y[:, :1], input_transform=Normalize(2)): None,
-        lambda: ModelListGP(normalized(), filtered()): None,
-    }
-    for build, count in expected.items():
-        assert count_columns(build().train(training)) == count, build
 
 
 def test_models_that_take_other_points_than_their_rows_are_not_refused() -> None:

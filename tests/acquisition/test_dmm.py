@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms import Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -67,23 +67,6 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
         DMMUpperConfidenceBound.with_options(rkhs_bound=1.0)
     with pytest.raises(ValueError, match="rkhs_bound is 0"):
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_keeps_its_mode(data: tuple[Tensor, Tensor], training: bool) -> None:
-    X, Y = data
-    outside = torch.tensor([[-0.5], [1.5]], dtype=torch.float64)
-    values = []
-    for mode in (training, False):
-        model = SingleTaskGP(X, Y, input_transform=Normalize(1))  # it would learn from new points
-        model.train(mode)
-        acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
-        found = [acqf(GRID.unsqueeze(-2)), acqf(outside.unsqueeze(-2))]
-        assert str(acqf.guarantee())
-        assert model.training is mode
-        assert torch.equal(model.train_inputs[0], X) or not mode
-        values.append(torch.cat(found).detach())
-    assert torch.allclose(*values, rtol=1e-12, atol=1e-12)
 
 
 OWN_NOISE = torch.linspace(0.004, 0.05, 9, dtype=torch.float64).unsqueeze(-1)

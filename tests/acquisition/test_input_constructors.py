@@ -236,44 +236,6 @@ def test_lagrangian_bound_of_metrics_is_the_textbook_value(case, penalty, num_pe
     assert not any("posterior_transform" in gap for gap in built.guarantee().gaps)
 
 
-@pytest.mark.parametrize("case", CASES, ids=["two outputs", "ModelListGP"])
-def test_lagrangian_draw_of_metrics_is_the_transformed_draw(case):
-    # The same seed draws the same paths of the metrics; weights, offset and widths come after.
-    model = case.build()
-    given = {"multipliers": [KAPPA], "seed": 3}
-    built = build(
-        LagrangianThompsonSampling,
-        model,
-        training_data=datasets(),
-        posterior_transform=OBJECTIVE,
-        constraints_tuple=CONSTRAINTS,
-        width=[2.0, 3.0],
-        **given,
-    )
-    seed = derive_seed(3, len(rows()[0]) + 1, "LagrangianThompsonSampling")
-    metrics = LagrangianThompsonSampling(model, multipliers=[KAPPA], width=1.0, seed=seed)
-    x = uniform(9, 2, seed=3).unsqueeze(-2)
-    drawn, mean = metrics.draw(x), model.posterior(x).mean.squeeze(-2)
-    f = -(mean[:, 1] + 2.0 * (drawn[:, 1] - mean[:, 1]))
-    g = 7.0 - 2.0 * (mean[:, 0] + 3.0 * (drawn[:, 0] - mean[:, 0]))
-    torch.testing.assert_close(built(x), f - KAPPA * g)
-    on_arms = LagrangianThompsonSampling(
-        model,
-        **given,
-        width=1.0,
-        choices=x.squeeze(-2),
-        posterior_transform=built.posterior_transform,
-    )
-    assert on_arms(x).shape == (9,)
-
-
-def test_a_penalized_reward_can_be_minimized():
-    model, given = CASES[0].build(), {"multipliers": [KAPPA], "width": 1.0, "maximize": False}
-    x = uniform(9, 2, seed=3).unsqueeze(-2)
-    built = build(LagrangianUpperConfidenceBound, model, **given)
-    assert torch.equal(built(x), LagrangianUpperConfidenceBound(model, **given)(x))
-
-
 # --- options --------------------------------------------------------------------------------
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -258,35 +256,6 @@ def test_gradient(case, penalty):
     for options in ({}, {"separate_bounds": True}):
         acqf = make(case.build(), penalty, X_pending=case.points(2, seed=4), **options)
         assert torch.autograd.gradcheck(acqf, (x,))
-
-
-@CASE
-@PENALTY
-def test_copies_and_pending_points(case, penalty):
-    model = case.build()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    x = case.points(5, seed=3).unsqueeze(-2)
-    acqf = make(model, penalty)
-    empty = acqf(x).detach()
-    acqf.set_X_pending(case.points(2, seed=4))
-    with_two = acqf(x).detach()
-    assert not torch.allclose(with_two, empty, atol=1e-3)
-    for other in (pickle.loads(pickle.dumps(acqf)), copy.deepcopy(acqf)):
-        torch.testing.assert_close(other(x).detach(), with_two, rtol=1e-12, atol=1e-12)
-        other.set_X_pending(None)
-        torch.testing.assert_close(other(x).detach(), empty, rtol=1e-12, atol=1e-12)
-    acqf.set_X_pending(None)
-    assert torch.equal(acqf(x).detach(), empty)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    changed = case.build()
-    for name, parameter in changed.named_parameters():
-        if "raw_noise" in name:
-            parameter.data += 0.5
-    other = make(changed, penalty)
-    other.load_state_dict(acqf.state_dict())
-    torch.testing.assert_close(other(x).detach(), empty, rtol=1e-10, atol=1e-10)
-    other.set_X_pending(None)  # widths of the loaded hyperparameters
-    torch.testing.assert_close(other.widths, acqf.widths, rtol=1e-12, atol=1e-12)
 
 
 # --- guarantees, recipes, refusals ----------------------------------------------------------

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,35 +162,6 @@ def test_table_of_other_models_is_what_works() -> None:
     assert TABLE.read_text(encoding="utf-8") == render(), "write it again: see this module"
 
 
-@pytest.mark.parametrize("name", list(sampled_models.UNSAMPLED)[:2])
-def test_sampled_models_have_the_values_of_their_members(name: str) -> None:
-    """The mean over the samples of the textbook's value with each of them."""
-    samples, model = sampled_models.committed(name), sampled_models.sampled(name)
-    low, high = (X.amin(0), X.amax(0)) if "Saas" in name else (torch.zeros(2), torch.ones(2))
-    shift, unit = (Y[:, 0].mean(), Y[:, 0].std()) if "Saas" in name else (0.0, 1.0)
-    rows_x, points = (X - low) / (high - low), (POINTS - low) / (high - low)
-    values = []
-    for s in range(sampled_models.NUM_SAMPLES):
-        lengthscale = samples["lengthscale"][s].reshape(1, 1, -1)
-        scale = samples["outputscale"][s] if "outputscale" in samples else 1.0
-
-        def kernel(
-            a: Tensor, b: Tensor, lengthscale: Tensor = lengthscale, scale: Any = scale
-        ) -> Tensor:
-            r = 5.0**0.5 * ((a.unsqueeze(-2) - b.unsqueeze(-3)) / lengthscale).norm(dim=-1)
-            return scale * (1.0 + r + r.square() / 3.0) * (-r).exp()
-
-        noisy = kernel(rows_x, rows_x) + samples["noise"][s] * torch.eye(8, dtype=torch.float64)
-        across = kernel(points, rows_x)
-        centered = (Y[:, 0] - shift) / unit - samples["mean"][s]
-        mean = samples["mean"][s] + across @ torch.linalg.solve(noisy, centered)
-        variance = kernel(points, points) - across @ torch.linalg.solve(noisy, across.mT)
-        values.append(shift + unit * (mean + 2.0 * variance.diagonal().sqrt()))
-    expected = torch.stack(values).mean(0)
-    found = GPUpperConfidenceBound(model, 4.0)(POINTS.unsqueeze(-2))
-    assert (found - expected).abs().max() < 1e-8
-
-
 @pytest.mark.parametrize("name", ["bound", "qLogNEI"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_loop_chooses_with_a_fully_bayesian_model_and_any_acquisition_function(name: str) -> None:
@@ -220,19 +190,6 @@ def test_a_loop_chooses_with_a_fully_bayesian_model_and_any_acquisition_function
 
 def test_members_that_share_their_rows_are_given_pending_points() -> None:
     assert what_works("DMM", next(iter(sampled_models.UNSAMPLED))) == ["1", "pending", "4"]
-
-
-@pytest.mark.slow  # a minute of sampling
-@pytest.mark.skipif(find_spec("numpyro") is None, reason="BoTorch's chains need JAX and NumPyro")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sampled_models.UNSAMPLED)
-def test_new_samples_work_where_the_committed_ones_do(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = sampled_models.with_samples(name, sampled_models.draw(name))
-    committed = [what_works(acquisition, name) for acquisition in ACQUISITIONS]
-    monkeypatch.setitem(MODELS, name, (lambda: drawn, None))
-    assert [what_works(acquisition, name) for acquisition in ACQUISITIONS] == committed
 
 
 if __name__ == "__main__":

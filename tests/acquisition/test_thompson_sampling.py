@@ -9,12 +9,11 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import MultiTaskGP, SingleTaskVariationalGP
+from botorch.models import MultiTaskGP
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models.reading import hallucinate
 
 from .cases import (
     ENSEMBLE_LENGTHSCALES,
@@ -73,39 +72,6 @@ def test_another_rule_scales_the_same_draw_anew(options: dict[str, Any]) -> None
 
 
 # --- pending points at the posterior mean: GP-BTS ---------------------------------------------
-
-
-def variational() -> SingleTaskVariationalGP:
-    X, Y = rows()
-    return SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
-
-
-@pytest.mark.parametrize("build", [bandit_gp, variational], ids=["exact", "variational"])
-@KINDS
-def test_a_drop_in_draws_from_the_hallucinated_posterior(build: Any, options: Any) -> None:
-    model, X = build(), ARMS.unsqueeze(-2)
-    joint = model.posterior(torch.cat([ARMS, PENDING])).distribution
-    S = joint.covariance_matrix.detach()
-    noise = float(model.likelihood.noise.mean().detach()) * torch.eye(3, dtype=torch.float64)
-    S = S[:6, :6] - S[:6, 6:] @ torch.linalg.solve(S[6:, 6:] + noise, S[6:, :6])
-    given = {"width": 1.5, "seed": 2, "pending": "hallucinate", **options}
-    acqf = GPThompsonSampling(model, X_pending=PENDING, **given)
-    found = acqf.model.posterior(ARMS)
-    assert torch.allclose(found.mean.squeeze(-1), joint.mean[:6], atol=1e-8)
-    assert torch.allclose(found.distribution.covariance_matrix, S, atol=1e-8)
-    if build is variational and not options:  # BoTorch has no paths of what is conditioned
-        with pytest.raises(UnsupportedError, match=r"pending points.* or pending='redraw'"):
-            acqf(X)
-        return
-    same = GPThompsonSampling(hallucinate(model, PENDING), width=1.5, seed=2, **options)
-    assert torch.allclose(acqf(X), same(X), atol=1e-10)
-    assert "3 pending points enter at the posterior mean" in acqf.guarantee().gaps
-    # the user's model is as it was, and each set of points starts from it
-    acqf.set_X_pending(None)
-    assert acqf.model is model
-    redrawn = GPThompsonSampling(model, width=1.5, seed=2, X_pending=PENDING, **options)
-    assert redrawn.model is model
-    assert not torch.allclose(same(X), redrawn(X), atol=1e-2)
 
 
 def test_the_width_is_that_of_the_observed_data_and_the_rule_on_arms_follows_the_option() -> None:

@@ -15,13 +15,10 @@ from botorch.optim import optimize_acqf_discrete
 from torch import Tensor
 
 from botorch_bandits import (
-    Arms,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
     MODELS,
@@ -185,24 +182,3 @@ def test_why_igp_ucb_is_not_guaranteed(options: dict[str, Any], gap: str) -> Non
     assert gap in guarantee.gaps[0]
     assert "no guarantee" in str(guarantee)
     assert guarantee.gaps[0] in str(guarantee)
-
-
-def test_beta_is_the_square_of_a_constant_width_by_position_as_in_botorch() -> None:
-    model = bandit_gp()
-    X = uniform(6, 2, seed=3).unsqueeze(-2)
-    beta = torch.tensor(6.25, dtype=torch.float64)
-    for maximize in (True, False):
-        expected = UpperConfidenceBound(model, beta, None, maximize)(X)
-        for given in (6.25, beta):
-            acqf = GPUpperConfidenceBound(model, given, None, maximize)
-            assert torch.allclose(acqf(X), expected, rtol=0.0, atol=1e-10)
-        by_width = GPUpperConfidenceBound(model, width=2.5, maximize=maximize)
-        assert torch.equal(acqf(X), by_width(X))
-    assert acqf.guarantee().theorem is None
-    assert acqf.guarantee().gaps == ("a constant width is a heuristic",)
-    recipe = GPUpperConfidenceBound.with_options(beta=6.25)
-    arms = Arms(X.squeeze(-2))
-    assert torch.equal(recipe.build(model, arms)(X), GPUpperConfidenceBound(model, width=2.5)(X))
-    rule = recipe.arms_rule(arms)
-    assert isinstance(rule, WidthArmsRule)
-    assert rule.rule == ConstantWidth(2.5)

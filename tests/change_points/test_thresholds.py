@@ -139,21 +139,6 @@ def test_level_is_in_prior_units():
     torch.testing.assert_close(b, 9.0 * a)
 
 
-def test_calibration_depends_on_the_seed_alone():
-    def levels(seed):
-        with torch.random.fork_rng(devices=[]):
-            torch.rand(3)
-            return calibrate_threshold(
-                DETECTOR, Box([[0.0], [5.0]]), horizon=6, false_alarm_rate=0.2, noise_std=0.1,
-                num_simulations=40, seed=seed, progress=False,
-            ).levels  # fmt: skip
-
-    before = torch.random.get_rng_state()
-    first = levels(0)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert levels(0) == first != levels(1)
-
-
 def test_functions_on_a_box():
     found = estimate_false_alarm_rate(
         DETECTOR, Box([[0.0], [5.0]]), horizon=8, noise_std=0.0, num_simulations=5,

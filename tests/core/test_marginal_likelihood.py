@@ -149,20 +149,6 @@ def test_the_value_and_the_slopes_are_those_of_the_density() -> None:
     assert likelihood.num_observations == 15
 
 
-@every_kernel
-@pytest.mark.parametrize("dim", [1, 2])
-def test_far_offsets_do_no_harm(name: str, dim: int) -> None:
-    inputs = uniform(12, 2, seed=0)
-    inputs[6:] = inputs[:6]
-    y = inputs.sum(-1).sin() + 0.1 * torch.arange(12)
-    (near, slopes), (far, far_slopes) = (
-        MarginalLikelihood(inputs + shift, y, SMOOTHNESS[name])(np.full(dim, 0.3), 2.0, 0.1)
-        for shift in (0.0, 1000.0)
-    )
-    assert near == pytest.approx(far, abs=1e-8)
-    np.testing.assert_allclose(slopes, far_slopes, atol=1e-7)
-
-
 LOG_NORMAL = LogNormalPrior(double(-0.4), double(1.3))
 GAMMA = GammaPrior(double(3.0), double(6.0))
 

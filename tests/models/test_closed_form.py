@@ -22,7 +22,6 @@ from .textbook import (
     matern,
     squared_exponential,
     uniform,
-    value_and_gradient,
 )
 
 NAMES = ["squared exponential", "matern 1/2", "matern 3/2", "matern 5/2"]
@@ -112,25 +111,6 @@ def test_values_and_gradients_are_the_dense_ones(name: str, dim: int, scale: flo
     assert_dense(model, function, X, outcomes(X), 0.01, 1.0 if scale is None else scale)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_points_that_were_observed(name: str) -> None:
-    """At a row the distance is 0, where Matern 1/2 has a kink; its own term has slope 0."""
-    kernel, function = case(name, 2)
-    X = uniform(20, 2, seed=0)
-    X = torch.cat([X, X[:5]])
-    model = BanditGP(X, outcomes(X), kernel, 0.01)
-    closed_form = model.closed_form
-    assert closed_form is not None
-    mean, variance, slope, _ = value_and_gradient(closed_form, X)
-    expected = dense(function, X, outcomes(X), 0.01, X)
-    assert torch.allclose(mean, expected[0], rtol=0, atol=1e-8)
-    assert torch.allclose(variance, expected[1], rtol=0, atol=1e-8)
-    step = 1e-5 * double([1.0, 0.0])
-    # symmetric differences cancel the kink
-    ends = [dense(function, X, outcomes(X), 0.01, X + sign * step)[0] for sign in (1.0, -1.0)]
-    assert torch.allclose(slope[:, 0], (ends[0] - ends[1]) / 2e-5, rtol=0, atol=1e-4)
-
-
 def test_gradients_once_and_not_twice() -> None:
     model = model_of(30)
     points = uniform(4, 1, 2, seed=3).requires_grad_(True)
@@ -203,29 +183,3 @@ def test_the_posterior_is_botorchs(shape: tuple[int, ...], noisy: bool) -> None:
         assert (one.device, one.dtype) == (other.device, other.dtype)
         level = double([0.3])
         assert torch.allclose(one.quantile(level), other.quantile(level), rtol=0, atol=1e-8)
-
-
-def test_where_the_ordinary_way_is_taken() -> None:
-    points = uniform(3, 1, 2, seed=3)
-    X = uniform(10, 2, seed=0)
-    kernel = case("matern 5/2", 2)[0]
-    batched = BanditGP(X.expand(3, 10, 2), outcomes(X).expand(3, 10, 1), kernel, 0.01)
-    assert type(batched.posterior(points)) is GPyTorchPosterior
-    assert batched.closed_form is None
-    model = model_of(10)
-    with settings.prior_mode(True):
-        prior = model.posterior(points)
-        assert torch.allclose(prior.variance, double(1.7), rtol=0, atol=1e-12)
-    pair = uniform(2, 2, seed=5).requires_grad_(True)
-    (gradient,) = torch.autograd.grad(
-        model.posterior(pair).distribution.covariance_matrix.sum(), pair
-    )
-    with propagate_grads(True):  # by GPyTorch
-        joint = model.posterior(pair).distribution.covariance_matrix
-    (expected,) = torch.autograd.grad(joint.sum(), pair)
-    assert torch.allclose(gradient, expected, rtol=0, atol=1e-8)
-    model.train()
-    assert model.closed_form is None
-    assert model.posterior(points).mean.shape == (3, 1, 1)
-    with pytest.raises(RuntimeError):
-        model.posterior(uniform(3, 1, 4, seed=3))

@@ -96,19 +96,6 @@ def test_builders_give_the_same_posterior(
     assert_close(other, recipe(X[100:110], Y[100:110]))
 
 
-def test_builders_continue_the_last_model_and_notice_changes() -> None:
-    builder: Any = BanditGP.with_kernel(kernel(), 0.01).builder(seed=0)
-    inputs = X[:20].clone()
-    first = builder(inputs, Y[:20])
-    first.posterior(POINTS)
-    inputs.zero_()  # the caller's memory is the caller's
-    second = builder(X[:21], Y[:21])
-    assert second.covar_module is not first.covar_module
-    assert_close(second, build(21))
-    second.covar_module.base_kernel.lengthscale = double(0.9)
-    assert_close(builder(X[:22], Y[:22]), build(22))
-
-
 # --- branches and freedom -------------------------------------------------------------------------
 
 

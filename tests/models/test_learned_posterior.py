@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,7 +25,6 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.models import LearnedGP
 from botorch_bandits.models.ensembles import LeanPosterior
@@ -236,14 +234,6 @@ def test_other_outcome_transforms_are_left_to_botorch() -> None:
     assert_close(moments(model.posterior(QUERIES)), moments(twin.posterior(QUERIES)))
 
 
-@pytest.mark.parametrize("unit", [1e-7, 1e7])
-def test_outcomes_of_any_unit(unit: float) -> None:
-    scaled = FittedSingleTaskGP(BOUNDS)(X, unit * Y)
-    model = FittedSingleTaskGP(BOUNDS)(X, Y)
-    found, expected = scaled.posterior(QUERIES), model.posterior(QUERIES)
-    assert_close([found.mean / unit, found.variance / unit**2], moments(expected), 1e-5)
-
-
 # --- other data -----------------------------------------------------------------------------------
 
 
@@ -345,30 +335,3 @@ def test_the_closed_form_is_kept_while_nothing_changes(monkeypatch: pytest.Monke
         assert model.to(torch.float64) is model
         assert model.to(QUERIES) is model
         assert torch.equal(model.posterior(QUERIES).mean, before)
-
-
-def through_pickle(model: Any) -> Any:
-    return pickle.loads(pickle.dumps(model))
-
-
-@pytest.mark.parametrize(
-    ("transform", "duplicate"),
-    [
-        ("bounds", copy.deepcopy),
-        ("bounds", through_pickle),
-        ("one hot, then bounds", copy.deepcopy),
-        ("one hot, then bounds", through_pickle),
-    ],
-)
-def test_copies_are_models_of_their_own(transform: str, duplicate: Callable[[Any], Any]) -> None:
-    model = build(transform)
-    before = moments(model.posterior(QUERIES))
-    twin = duplicate(model)
-    assert_close(moments(twin.posterior(QUERIES)), before, 1e-12)
-    new_noise(twin)
-    in_place(twin)
-    assert_close(moments(model.posterior(QUERIES)), before, 0.0)
-    expected = build(transform, cls=SingleTaskGP)
-    new_noise(expected)
-    in_place(expected)
-    assert_like_botorch(twin, expected)

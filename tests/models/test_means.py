@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms import Normalize
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_bandits import BanditGP
 from botorch_bandits.models import condition
 
-from .textbook import double, uniform
+from .textbook import uniform
 
 X, NEW, POINTS = (uniform(n, 2, seed=n) for n in (8, 3, 5))
 Y, Y_NEW = ((6.0 * rows).sin().sum(-1, keepdim=True) - 3.0 for rows in (X, NEW))
@@ -53,26 +52,6 @@ def test_posterior_conditioning_and_replaced_outcomes_are_shifted(kernel: str) -
     joint = model.posterior(POINTS.unsqueeze(0), observation_noise=True)
     wanted = shifted.posterior(POINTS.unsqueeze(0), observation_noise=True)
     assert torch.allclose(joint.mean, wanted.mean + MEAN, rtol=0.0, atol=1e-10)
-
-
-def test_no_data_repeats_outputs_transforms_and_fantasies() -> None:
-    prior = BanditGP(X[:0], Y[:0], kernel=RBFKernel(), noise=0.03, prior_mean=MEAN)
-    assert bool((prior.posterior(POINTS).mean == MEAN).all())
-    first = prior.condition_on_observations(X, Y)
-    assert first.prior_mean == MEAN
-    zero = BanditGP(X, Y - MEAN, kernel=RBFKernel(), noise=0.03)
-    assert_shifted(first, zero)
-    counts = {"repeats": double([2.0] * 8)}
-    repeated, shifted = pair(**counts)
-    assert_shifted(repeated, shifted)
-    assert_shifted(
-        repeated.condition_on_observations(NEW, Y_NEW),
-        shifted.condition_on_observations(NEW, Y_NEW - MEAN),
-    )
-    assert_shifted(*pair(input_transform=Normalize(2, bounds=double([[0.0, 0.0], [2.0, 2.0]]))))
-    fantasies = prior.condition_on_observations(X, torch.stack([Y, 2.0 * Y]))
-    assert fantasies.prior_mean == MEAN
-    assert fantasies.posterior(POINTS).mean.shape == (2, 5, 1)
 
 
 @pytest.mark.parametrize("kernel", ["scaled", "GPyTorch"])

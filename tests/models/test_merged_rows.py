@@ -100,17 +100,6 @@ def test_zeros_of_either_sign_are_one_place_and_other_rows_start_over() -> None:
     assert built(others[:15], Y[:15]).num_rows == 15
 
 
-def test_several_outputs() -> None:
-    X, Y = rows_at_places(500, 40)
-    both = torch.cat([Y, Y.square()], dim=-1)
-    model = builder()(X, both)
-    found = model.posterior(X[:7].unsqueeze(-2)).mean
-    for j in range(2):
-        expected = textbook("Matern", X, both[:, j : j + 1], X[:7])["mean"]
-        torch.testing.assert_close(found[:, 0, j], expected, rtol=0, atol=1e-8)
-        assert model.models[j].num_rows <= 40
-
-
 def test_fits_are_to_merged_rows() -> None:
     X, Y = rows_at_places(300, 25)
     fitted = builder(refit_every=300)(X, Y)

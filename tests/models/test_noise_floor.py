@@ -86,17 +86,6 @@ def test_the_output_scale_of_composed_kernels() -> None:
     assert output_scale_of(batched).tolist() == pytest.approx([2.0, 3.0])
 
 
-def test_each_batch_has_a_ratio_of_its_own() -> None:
-    kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2]))
-    kernel = kernel.double()
-    kernel.outputscale = double([1.0, 1e-8])
-    X, Y = CHOICES.expand(2, -1, -1), torch.stack([CHOICES.sin(), CHOICES.cos()])
-    model = BanditGP(X, Y, kernel=kernel, noise=double([1e-2, 1e-12]))
-    assert model.likelihood.noise.squeeze(-1).tolist() == pytest.approx([1e-2, 1e-12], rel=1e-9)
-    with pytest.raises(ValueError, match="1e-12 and the kernel's"):
-        BanditGP(X, Y, kernel=kernel, noise=double([1e-12, 1e-2]))
-
-
 def test_a_fit_at_a_tiny_scale_keeps_the_floor() -> None:
     """Rows without noise drive the noise to its bound, relative to the output scale."""
     recipe = BanditGP.with_kernel(scaled(1e-10), noise=1e-14, lengthscale=0.3, refit_every=6)

@@ -60,21 +60,6 @@ def test_a_recipe_builds_the_model_that_its_parts_build() -> None:
     assert recipe(X[:0], Y[:0]).num_rows == 0
 
 
-def test_the_lengthscale_is_set_in_double_precision_wherever_it_is() -> None:
-    kernels: list[Kernel] = [
-        RBFKernel(),
-        ScaleKernel(RBFKernel()),
-        ScaleKernel(ScaleKernel(MaternKernel(nu=1.5))),
-        RBFKernel(ard_num_dims=3),
-    ]
-    for kernel in kernels:
-        inner = BanditGP.with_kernel(kernel, lengthscale=0.2).kernel
-        while not inner.has_lengthscale:
-            inner = inner.base_kernel
-        assert inner.lengthscale.dtype == torch.float64
-        assert (inner.lengthscale - 0.2).abs().max().item() < 1e-15
-
-
 def test_a_recipe_shares_nothing_with_what_it_was_made_from_or_makes() -> None:
     kernel, transform = scaled_matern(), Normalize(2, bounds=UNIT_BOX)
     recipe = BanditGP.with_kernel(kernel, noise=0.3, input_transform=transform)
@@ -212,16 +197,6 @@ def test_hyperparameters_come_from_the_first_multiple_of_rows() -> None:
     moved = Y[:14].clone()
     moved[9] += 100.0
     assert hyperparameters(refitting()(X[:14], moved)) != at_ten
-
-
-def test_hyperparameters_do_not_depend_on_what_was_built_before() -> None:
-    direct = {n: hyperparameters(refitting()(X[:n], Y[:n])) for n in (7, 13, 23)}
-    for path in ([13], [7, 13, 23], [23, 7, 13, 7], list(range(24))):
-        build = refitting().builder(seed=3)
-        for n in path:
-            found = hyperparameters(build(X[:n], Y[:n]))
-            if n in direct:
-                assert found == direct[n]
 
 
 def test_refits_are_a_chain_of_warm_starts() -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_bandits import Categorical, Fixed, Float, Integer, Space
-from botorch_bandits.fingerprints import are_equal, difference, fingerprint
 from botorch_bandits.spaces import Parameter
 
 SPACE = Space(
@@ -397,24 +396,6 @@ def test_a_space_prints_as_it_is_typed_and_survives_a_process() -> None:
         assert hash(pickle.loads(pickle.dumps(space))) == hash(space)
     assert SPACE != SMALL
     assert SPACE != "space"
-
-
-@pytest.mark.parametrize(
-    ("other", "line"),
-    [
-        ({"n": Integer(1, 9), "x": Float(0.0, 1.0)}, "domain.names: was ['x', 'n'], is ['n', 'x']"),
-        ({"x": Float(0.0, 2.0), "n": Integer(1, 9)}, "domain.parameters.x.high: was 1.0, is 2.0"),
-        ({"x": Float(0.0, 1.0), "n": Integer(1, 9, log=True)}, "domain.parameters.n.log: was"),
-        ({"x": Float(0.0, 1.0), "m": Integer(1, 9)}, "domain.names: was ['x', 'n'], is ['x', 'm']"),
-    ],
-)
-def test_fingerprints_tell_spaces_apart(other: dict[str, Parameter], line: str) -> None:
-    space = Space({"x": Float(0.0, 1.0), "n": Integer(1, 9)})
-    prints = [fingerprint({"domain": each}) for each in (space, Space(other))]
-    assert any(found.startswith(line) for found in difference(*prints)), difference(*prints)
-    assert not are_equal(space, Space(other))
-    assert space != Space(other)
-    assert are_equal(space, Space(dict(space.parameters)))
 
 
 def test_an_unknown_argument_of_a_parameter_is_explained() -> None:

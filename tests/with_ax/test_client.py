@@ -195,60 +195,6 @@ def test_ax_builds_and_maximizes_it(name: str, built: list[BanditAcquisition]) -
     assert here >= values.max() - 0.01 * (values.max() - values.min())
 
 
-@pytest.mark.parametrize("name", sorted(OPTIONS))
-def test_standard_errors_that_differ(name: str, built: list[BanditAcquisition]) -> None:
-    """Each trial is told with a standard error of its own, which is the noise of its row."""
-    cls = getattr(botorch_bandits, name)
-    constrained = "multipliers" in OPTIONS[name]
-    metrics = ("loss", "level") if constrained else ("loss",)
-    constraints = ["level >= 3.0"] if constrained else None
-    client = make_client(bandit_node(cls, OPTIONS[name]), constraints=constraints)
-    errors = {-4.0: 0.1, -1.0: 0.2, 2.0: 1.0, 4.5: 3.0}
-    for x, error in errors.items():
-        index = client.attach_trial({"x": x})
-        client.complete_trial(index, {each: (outcomes(x)[each], error) for each in metrics})
-    client.attach_trial({"x": 0.5})
-    _, x = ask(client)
-    acqf = built[-1]
-    assert type(acqf) is cls
-    assert acqf.X_pending.tolist() == [[0.5]]
-    model = getattr(acqf, "base_model", acqf.model)
-    for part in getattr(model, "models", [model]):
-        unit = part.outcome_transform.stdvs.reshape(-1)
-        for noise, scale in zip(part.likelihood.noise.reshape(-1, 4), unit, strict=False):
-            told = torch.tensor(list(errors.values()), dtype=torch.float64)
-            torch.testing.assert_close(noise.detach() * scale**2, told**2)
-    with torch.no_grad():
-        values = acqf(grid())
-        here = acqf(torch.tensor([[[x]]], dtype=torch.float64))
-    assert bool(torch.isfinite(values).all())
-    assert here >= values.max() - 0.01 * (values.max() - values.min())
-
-
-def test_bounds_are_in_units_of_the_metric_unless_ax_standardizes(
-    built: list[BanditAcquisition],
-) -> None:
-    points = [-4.0, -1.0, 2.0, 4.5]
-    losses = torch.tensor([outcomes(x)["loss"] for x in points], dtype=torch.float64)
-    unit = float(losses.std())
-    for standardized in (False, True):
-        scale = unit if standardized else 1.0
-        options = {name: bound / scale for name, bound in BOUNDS.items()}
-        node = bandit_node(ImprovedUpperConfidenceBound, options, standardized)
-        client = make_client(node)
-        observe(client, points)
-        ask(client)
-    raw, standard = built
-    at = torch.tensor([[x] for x in points], dtype=torch.float64)
-    with torch.no_grad():
-        mean_raw, mean_standard = (
-            float(acqf.base_model.posterior(at).mean.mean()) for acqf in (raw, standard)
-        )
-    assert mean_raw == pytest.approx(float(losses.mean()), rel=0.05)
-    assert abs(mean_standard) < 0.1
-    assert float(standard.width) == pytest.approx(float(raw.width), rel=1e-3)
-
-
 def test_the_known_minimum_of_a_loss_is_its_largest_value(
     built: list[BanditAcquisition],
 ) -> None:

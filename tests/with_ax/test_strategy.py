@@ -18,7 +18,7 @@ pytest.importorskip(
 )
 
 from ax.api.client import Client
-from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig, StorageConfig
+from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from ax.core.trial_status import TrialStatus
 from ax.exceptions.storage import JSONEncodeError
 from ax.generators.torch.botorch_modular.utils import ModelConfig
@@ -51,16 +51,12 @@ from .test_client import (
     OPTIONS,
     UPPER,
     bandit_node,
-    built,
     grid,
     make_client,
     observe,
     outcomes,
     pytestmark,  # noqa: F401 - the same warnings
-    quiet,
 )
-
-__all__ = ["built", "quiet"]  # fixtures
 
 QUICK = {"num_restarts": 2, "raw_samples": 64}  # enough in one dimension
 MINIMUM = {"minimum": 190.0}  # of the censored ones: no loss here is larger
@@ -250,35 +246,6 @@ print(*(parameters["x"] for parameters in client.get_next_trials(max_trials=1).v
     assert bound == "(40.0,)"
     ours = ask(client)[1]
     assert agree((built[-1], ours), (built[-1], float(x)))
-
-
-def test_a_database_stores_it(tmp_path: Path, built: list[BanditAcquisition]) -> None:
-    pytest.importorskip("sqlalchemy", reason="Ax stores in databases with SQLAlchemy")
-    from ax.storage.sqa_store.db import (
-        create_all_tables,
-        get_engine,
-        init_engine_and_session_factory,
-    )
-
-    url = f"sqlite:///{tmp_path}/experiments.db"
-    init_engine_and_session_factory(url=url)
-    create_all_tables(get_engine())
-    storage = StorageConfig(url=url)
-    client = Client(storage_config=storage)
-    client.configure_experiment(
-        parameters=[RangeParameterConfig(name="x", parameter_type="float", bounds=(LOWER, UPPER))],
-        name="stored",
-    )
-    client.configure_optimization(objective="-loss")
-    strategy = ax_strategy(
-        ImprovedUpperConfidenceBound, initial_trials=3, optimizer=QUICK, width=1.0
-    )
-    client.set_generation_strategy(strategy)
-    for _ in range(4):
-        tell(client, *ask(client))
-    loaded = Client.load_from_database("stored", storage_config=storage)
-    ours, theirs = (ask(each)[1] for each in (client, loaded))
-    assert agree((built[-2], ours), (built[-1], theirs))
 
 
 def test_classes_that_share_a_name_with_botorchs_are_stored_under_their_own(
