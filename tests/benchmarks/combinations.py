@@ -27,7 +27,7 @@ from benchmarks.measure import (
     standard_kernel,
     timed,
 )
-from benchmarks.ordinary_suggestions import Prior, Request, suggest, value_of
+from benchmarks.ordinary_suggestions import Request, suggest, value_of
 from botorch_bandits import (
     AdditiveEpochs,
     AMMUpperConfidenceBound,
@@ -87,14 +87,12 @@ class Way:
 
     Attributes:
         recipe: On arms and boxes.
-        ordinary: A key of :data:`benchmarks.ordinary_suggestions.WAYS`.
         separate: With models of their own for constraints; None where there is none.
         note: What is not the same on both sides, so that values cannot be compared.
         has_list: Whether its model is a list of priors.
     """
 
     recipe: Any
-    ordinary: str = "upper bound"
     separate: Any = None
     note: str = ""
     has_list: bool = False
@@ -102,37 +100,30 @@ class Way:
 
 BOUNDS = {"rkhs_bound": 1.0, "noise_bound": 0.1}
 MIXTURE = CandidatesUpperConfidenceBound.with_options(width=2.0, form="mixture")
-DRAWS = "other draws from one law"
 
 WAYS = {
     "IGP-UCB": Way(
         ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
-        separate=LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
+        LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
     ),
     "GP-TS": Way(
         GPThompsonSampling.with_options(width=1.0),
-        "draw",
         LagrangianThompsonSampling.with_options(width=1.0),
-        DRAWS,
+        "other draws from one law",
     ),
     "DMM": Way(
         DMMUpperConfidenceBound.with_options(rkhs_bound=20.0, noise_bound=0.1),
         note="BoTorch has no DMM: against an upper bound with one width",
     ),
-    "EI": Way(LogExpectedImprovement.with_options(), "expected improvement"),
-    "list, UCB": Way(
-        MIXTURE,
-        separate=MIXTURE,
-        note="the largest bound of likely priors against that of the mixture",
-        has_list=True,
-    ),
-    "list, TS": Way(CandidatesThompsonSampling.with_options(), "draw", note=DRAWS, has_list=True),
+    "EI": Way(LogExpectedImprovement.with_options()),
+    "list, UCB": Way(MIXTURE, MIXTURE, has_list=True),
+    "list, TS": Way(CandidatesThompsonSampling.with_options(), has_list=True),
     "GP-UCB": Way(GPUpperConfidenceBound.with_options(width=2.0)),
     "AMM": Way(AMMUpperConfidenceBound.with_options(**BOUNDS)),
     "IRGP-UCB": Way(RandomizedUpperConfidenceBound.with_options(num_arms=1000)),
-    "PI": Way(LogProbabilityOfImprovement.with_options(), "probability of improvement"),
-    "mean": Way(MeanOnly.with_options(), "mean"),
-    "deviation": Way(VarianceOnly.with_options(), "deviation"),
+    "PI": Way(LogProbabilityOfImprovement.with_options()),
+    "mean": Way(MeanOnly.with_options()),
+    "deviation": Way(VarianceOnly.with_options()),
 }
 """What is played, by name."""
 
@@ -390,65 +381,41 @@ class Player:
         return bool(self.query.origin == "acquisition")
 
     def request(self) -> Request:
-        """Return what the last suggestion is made from in the ordinary way."""
+        """Return what the last suggestion is made from in the ordinary way.
+
+        Nothing is pending, and constraints have models of their own, if there are any.
+        """
         one, query, t = self.one, self.query, self.query.round_number
         history, diagnostics = self.loop.history, query.diagnostics
         # the last outcome was told after the choice
         X, Y = (rows[:-1] for rows in history.arrived())
-        arrived = [outcome.query_id + 1 for outcome in history.outcomes][:-1]
-        rounds = torch.tensor(arrived, dtype=torch.float64)
-        multipliers, least = torch.empty(0, dtype=torch.float64), MINIMUM
+        weights, width = Y.new_ones(1), diagnostics.get("width")
         if one.observes_constraints:
-            constraints = history.constraints()[:-1]
-            multipliers = torch.tensor([diagnostics["multiplier_1"]], dtype=torch.float64)
-            if one.has_separate_models:
-                Y = torch.cat([Y, constraints], dim=-1)
-            else:
-                rule: Any = self.loop.settings.constraints
-                Y = rule.penalized(Y.squeeze(-1), constraints, multipliers).unsqueeze(-1)
-                largest = torch.tensor([CONSTRAINT_BOUNDS[1:]], dtype=torch.float64)
-                least = float(rule.penalized(Y.new_tensor([MINIMUM]), largest, multipliers))
-                multipliers = multipliers[:0]
-        waiting = [] if one.feedback == "ignored" else self._waiting
-        pending_rounds = torch.tensor([q.round_number for q in waiting], dtype=torch.float64)
-        parts = [q.x if q.context is None else torch.cat([q.context, q.x]) for q in waiting]
-        pending = torch.stack(parts) if parts else X[:0]
+            Y = torch.cat([Y, history.constraints()[:-1]], dim=-1)
+            weights = Y.new_tensor([1.0, -diagnostics["multiplier_1"]])
+            if width is not None and float(weights[1]) < 0.0:
+                width *= 2.0**0.5  # of the weighted sum: the bounds of both outputs hold at once
+        rounds = Y.new_tensor([outcome.query_id + 1 for outcome in history.outcomes][:-1])
         variances, in_front = None, [] if query.context is None else [query.context]
         if one.forgetting == "window":
-            oldest = t - (one.num_rows + one.num_pending)
-            kept, pending = rounds >= oldest, pending[pending_rounds >= oldest]
-            X, Y = X[kept], Y[kept]
+            X, Y = X[rounds >= t - one.num_rows], Y[rounds >= t - one.num_rows]
         elif one.forgetting == "weights":
             variances = NOISE / DISCOUNT ** (t - 1 - rounds)
         elif one.forgetting == "time":
             X = torch.cat([rounds.unsqueeze(-1), X], dim=-1)
-            pending = torch.cat([pending_rounds.unsqueeze(-1), pending], dim=-1)
-            in_front.insert(0, torch.tensor([float(t)], dtype=torch.float64))
-        if one.feedback == "censored":
-            Y = torch.cat([Y[:, :1] - least, Y[:, 1:]], dim=-1)  # constraints have 0
-        width = diagnostics.get("width", 1.0)
-        if one.constraints == "separate" and float(multipliers) > 0.0:
-            width *= 2.0**0.5  # of the weighted sum: the bounds of both outputs hold at once
+            in_front.insert(0, Y.new_tensor([float(t)]))
         return Request(
-            acquisition=WAYS[one.acquisition].ordinary,
             domain=self.domain,
-            priors=self._priors(),
+            kernel=self._with_time(kernel_of(one)),
+            noise=NOISE,
             X=X,
             Y=Y,
-            pending=pending,
             variances=variances,
-            pseudo_outcome=0.0 if one.feedback == "censored" else None,
             in_front=torch.cat(in_front) if in_front else X.new_empty(0),
-            width=width if math.isfinite(width) else 1.0,
-            multipliers=multipliers,
-            bounds_apart=one.constraints == "primal-dual",
+            weights=weights,
+            width=None if one.acquisition == "GP-TS" else width,
             seed=t,
         )
-
-    def _priors(self) -> tuple[Prior, ...]:
-        if WAYS[self.one.acquisition].has_list:
-            return tuple((self._with_time(each.kernel), each.noise) for each in GRID)
-        return ((self._with_time(kernel_of(self.one)), NOISE),)
 
     def _with_time(self, kernel: Kernel) -> Kernel:
         """The kernel behind a column with the round, as a product of two of GPyTorch's."""
