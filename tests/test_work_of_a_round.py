@@ -101,7 +101,7 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "draws apart with a window on arms": (DRAWS | APART | WINDOW, 0, 440, 60),
     "draws apart with contexts on arms": (DRAWS | APART | CONTEXTS, 355, 840, 500),
     "draws apart with drift on arms": (DRAWS | APART | TIME, 355, 740, 490),
-    "bounds apart with a window on arms": (SEPARATE | WINDOW, 0, 170, 22),
+    "bounds apart with a window on arms": (SEPARATE | WINDOW, 0, 170, 24),
     "bounds apart with contexts on arms": (SEPARATE | CONTEXTS, 90, 430, 270),
     # 135 kB by itself, and up to 190 after other loops on arms, whose tables it may share
     "test of halves on arms": ({"restart": "halves"}, 0, 200, 16),
