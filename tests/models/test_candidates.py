@@ -352,7 +352,8 @@ def test_a_list_of_own_models_is_the_same_list() -> None:
     same = BanditGP.with_candidates(priors, weights=[2.0, 1.0])(X, y.unsqueeze(-1))
     close(own.evidence.path, same.evidence.path)
     points = uniform(4, 2, seed=3)
-    close(own.mixture(points), same.mixture(points))
+    for found, expected in zip(own.mixture(points), same.mixture(points), strict=True):
+        close(found, expected)
     member = own.condition_on_observations(X[:1], y[:1].unsqueeze(-1)).member(1)
     entry = (2.5, 0.6, 1.0, 0.1, 0.0)
     mean, _ = textbook(entry, torch.cat([X, X[:1]]), torch.cat([y, y[:1]]), points)
