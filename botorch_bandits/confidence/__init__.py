@@ -41,8 +41,6 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.horizon import (
     PenalizedBounds,
-    censored_regret_bound,
-    censored_ts_regret_bound,
     exact_constraints_bounds,
     exact_violation_bound,
     gp_ts_regret_bound,
@@ -110,8 +108,6 @@ __all__ = [
     "UnreadablePriorError",
     "WaterFillingGain",
     "WidthRule",
-    "censored_regret_bound",
-    "censored_ts_regret_bound",
     "change_point_rate",
     "change_point_spacing",
     "check_model",

@@ -8,8 +8,9 @@ variance of the model, and bounds are in prior standard deviations. With a prior
 ``s``, divide ``rkhs_bound``, ``noise_bound`` and ``outcome_bound`` by ``s`` and ``lam`` by its
 square, and multiply the result by ``s``.
 
-The argument ``information_gain`` is a function of the number of observations that bounds the
-maximal gain: :class:`~botorch_bandits.confidence.DesignGain` on arms,
+What is assumed of the function is a :class:`.BoundedNorm`, in these units, whose printed widths
+need a ``lam`` of at least 1. The argument ``information_gain`` is a function of the number of
+observations that bounds the maximal gain: :class:`~botorch_bandits.confidence.DesignGain` on arms,
 :class:`~botorch_bandits.confidence.BoxGain` on a box. The widths of a run may still use the
 realized gain, which is never larger.
 
@@ -43,6 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -102,23 +104,21 @@ def regret_bound_of_width(
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     width, lam = check_nonnegative("width", float(width)), check_positive("lam", lam)
-    tail = check_nonnegative("tail", tail)
     bound = 2.0 * width * math.sqrt(horizon * _sum_of_variances(horizon, information_gain, lam))
     if largest is not None:
         bound = min(bound, check_nonnegative("largest", largest) * horizon)
-    return bound + tail
+    return bound + check_nonnegative("tail", tail)
 
 
 def igp_ucb_regret_bound(
     horizon: int,
     information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    delta: float,
-    lam: float,
-    any_lambda: bool = False,
+    assumed: BoundedNorm,
+    variation: float = 0.0,
+    max_delay: int = 0,
+    arrival_probability: float = 1.0,
 ) -> float:
-    r"""Return Theorem 3 of Chowdhury and Gopalan 2017 as a number.
+    r"""Return Theorem 3 of Chowdhury and Gopalan 2017 as a number, or with censoring GP-UCB-SDF's.
 
     With probability at least :math:`1 - \delta` the regret of IGP-UCB over ``T`` rounds is at most
 
@@ -126,44 +126,59 @@ def igp_ucb_regret_bound(
               w_T = B + R \sqrt{2 (\gamma_{T-1} + 1 + \ln(1/\delta))}
 
     and never more than :math:`2 B T`. Instead of :math:`C_1 \sqrt{T \gamma_T}`, which is smaller,
-    the paper has :math:`\sqrt{4 (T + 2) \gamma_T}` with :math:`\lambda = 1 + 2/T`.
+    the paper has :math:`\sqrt{4 (T + 2) \gamma_T}` with :math:`\lambda = 1 + 2/T`. If functions
+    vary by ``v`` (:mod:`botorch_bandits.confidence.igp_ucb`), :math:`v \sqrt{(T - 1) / \lambda}` is
+    added to :math:`w_T` and :math:`2 v T` to the bound.
+
+    With censored feedback it is Theorem 2 of Verma, Dai and Low 2022,
+
+    .. math:: R_T \le \frac{2}{\rho_m} \bigl(w_T C_1 \sqrt{T \gamma_T}
+              + m B_y C_1^2 \gamma_T\bigr), \qquad
+              w_T = B + (R + B_y) \sqrt{2 (\gamma_{T-1} + 1 + \ln(2/\delta))},
+
+    in the form for every ``lam`` with :math:`B_y / \lambda` for :math:`B_y` in the second term.
 
     Args:
         horizon: ``T``, at least 1.
         information_gain: A bound on the maximal gain.
-        rkhs_bound: ``B``.
-        noise_bound: ``R``.
-        delta: The bound fails with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
-        any_lambda: Whether to use the width that holds for every ``lam``.
+        assumed: What is assumed of the function, with censored feedback of the reward less the
+            minimum.
+        variation: ``v``.
+        max_delay: ``m``, with censored feedback.
+        arrival_probability: ``rho_m``, the probability that an outcome arrives within
+            ``max_delay``.
 
     Raises:
         ValueError: If an argument is out of its range, or the printed width is not a bound.
 
     Example:
-        >>> from botorch_bandits.confidence import DesignGain
+        >>> from botorch_bandits.confidence import BoundedNorm, DesignGain
         >>> gain = DesignGain(torch.eye(2, dtype=torch.float64), lam=1.0)
-        >>> round(igp_ucb_regret_bound(1000, gain, 1.0, 0.1, delta=0.1, lam=1.0), 1)
+        >>> round(igp_ucb_regret_bound(1000, gain, BoundedNorm(1.0, 0.1, delta=0.1)), 1)
         384.7
     """
     horizon = check_integer("horizon", horizon, minimum=1)
-    gain = _gain(information_gain, horizon - 1)
-    width = _kernelized(gain, rkhs_bound, noise_bound, delta, lam, any_lambda)
-    return regret_bound_of_width(width, horizon, information_gain, lam, largest=2.0 * rkhs_bound)
+    variation = check_nonnegative("variation", variation)
+    pending = check_integer("max_delay", max_delay, minimum=0) * float(assumed.pending(1.0))
+    lam = _proved_lam(assumed)
+    width = float(assumed.width(_gain(information_gain, horizon - 1)))
+    width += variation * math.sqrt((horizon - 1) / lam)
+    variances = _sum_of_variances(horizon, information_gain, lam)
+    bound = 2.0 * (width * math.sqrt(horizon * variances) + pending * variances)
+    bound /= _arrival_probability(arrival_probability)
+    return min(bound, 2.0 * float(assumed.rkhs_bound) * horizon) + 2.0 * variation * horizon
 
 
-def gp_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
+def gp_ts_regret_bound(
     horizon: int,
     information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    delta: float,
-    lam: float,
+    assumed: BoundedNorm,
     num_points: int | Callable[[int], int],
-    any_lambda: bool = False,
     discretized: bool = False,
+    max_delay: int = 0,
+    arrival_probability: float = 1.0,
 ) -> float:
-    r"""Return Theorem 4 of Chowdhury and Gopalan 2017 as a number.
+    r"""Return Theorem 4 of Chowdhury and Gopalan 2017 as a number, or with censoring GP-TS-SDF's.
 
     With probability at least :math:`1 - \delta` the regret of GP-TS over ``T`` rounds is at most
 
@@ -173,33 +188,47 @@ def gp_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
     and never more than :math:`2 B T`; :math:`C_t` is defined in the description of the module. Half
     of delta is for the band with scale :math:`v_t` and half for the draws.
 
+    With censored feedback it is Theorem 3 of Verma, Dai and Low 2022 on finitely many points:
+    :math:`v_t` is the width without the sum of pending deviations, and :math:`C_t` is divided by
+    :math:`\rho_m`. These sums add :math:`m B_y C_1^2 \gamma_T` times the largest :math:`C_t/v_t` to
+    the regret, and at most :math:`m B_y` to :math:`v_t` in the ranges.
+
     Args:
         horizon: ``T``, at least 1.
         information_gain: A bound on the maximal gain.
-        rkhs_bound: ``B``.
-        noise_bound: ``R``.
-        delta: The bound fails with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
+        assumed: See :func:`igp_ucb_regret_bound`.
         num_points: The number of points on which a draw is made: a number, or a function of the
             round.
-        any_lambda: Whether to use the scale that holds for every ``lam``.
         discretized: Whether the points represent a box, each within :math:`1/t^2` in value of the
             points it represents, as Theorem 4 requires. This adds :math:`\sum_t 1/t^2`.
+        max_delay: See :func:`igp_ucb_regret_bound`.
+        arrival_probability: See :func:`igp_ucb_regret_bound`.
 
     Raises:
         ValueError: If an argument is out of its range, or the printed scale is not a bound.
     """
     horizon = check_integer("horizon", horizon, minimum=1)
-    half = 0.5 * check_probability("delta", delta)
-    gains = _gains(horizon, information_gain)
-    scales = _kernelized(gains, rkhs_bound, noise_bound, half, lam, any_lambda)
-    steps = scales * _optimism_factors(horizon, num_points)
+    max_delay = check_integer("max_delay", max_delay, minimum=0)
+    lam, B, delta = _proved_lam(assumed), float(assumed.rkhs_bound), assumed.delta
+    band = replace(assumed, delta=0.5 * delta)
+    t = torch.arange(3, max(3, horizon + 1), dtype=DTYPE)
+    gains = [_gain(information_gain, each - 1) for each in range(3, horizon + 1)]
+    of_round = num_points if callable(num_points) else lambda _: num_points
+    counts = [check_integer("num_points", of_round(n), minimum=1) for n in range(3, horizon + 1)]
+    scales = band.width(torch.tensor(gains, dtype=DTYPE))
+    factors = _optimism_factor(t, torch.tensor(counts, dtype=DTYPE))
+    factors = factors / _arrival_probability(arrival_probability)
+    pending = max_delay * float(band.pending(1.0))
     variances = _sum_of_variances(horizon, information_gain, lam)
-    bound = math.sqrt(variances) * float(steps.norm())
-    bound += _of_draws(horizon, steps, rkhs_bound, delta)
+    bound = math.sqrt(variances) * float((scales * factors).norm())
+    bound += pending * variances * max(factors.tolist(), default=0.0)
+    # the first two rounds, unlikely draws and the martingale
+    bound += 2.0 * B * (min(horizon, 2) + float((1.0 / t.square()).sum()))
+    ranges = float((2.0 * B + (scales + pending) * factors).norm())
+    bound += ranges * math.sqrt(0.5 * math.log(2.0 / delta))
     if discretized:
-        bound += float((1.0 / _rounds(1, horizon).square()).sum())
-    return min(bound, 2.0 * rkhs_bound * horizon)
+        bound += sum(1.0 / n**2 for n in range(1, horizon + 1))
+    return min(bound, 2.0 * B * horizon)
 
 
 def realized_ts_regret_bound(
@@ -252,110 +281,6 @@ def realized_ts_regret_bound(
     return min(sums + spread, trivial)
 
 
-def censored_regret_bound(  # noqa: PLR0913 - options, each with a name
-    horizon: int,
-    information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    outcome_bound: float,
-    max_delay: int,
-    arrival_probability: float,
-    delta: float,
-    lam: float,
-    any_lambda: bool = False,
-) -> float:
-    r"""Return Theorem 2 of Verma, Dai and Low 2022 as a number: GP-UCB-SDF.
-
-    .. math:: R_T \le \frac{2}{\rho_m} \bigl(\beta_T C_1 \sqrt{T \gamma_T}
-              + m B_y C_1^2 \gamma_T\bigr), \qquad
-              \beta_T = B + (R + B_y) \sqrt{2 (\gamma_{T-1} + 1 + \ln(2/\delta))}
-
-    with probability at least :math:`1 - \delta`, and never more than :math:`2 B T`.
-
-    Args:
-        horizon: ``T``, at least 1.
-        information_gain: A bound on the maximal gain.
-        rkhs_bound: ``B``, for the reward less the minimum.
-        noise_bound: ``R``.
-        outcome_bound: ``B_y``.
-        max_delay: ``m``.
-        arrival_probability: ``rho_m``, the probability that an outcome arrives within
-            ``max_delay``.
-        delta: The bound fails with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
-        any_lambda: Whether to use the width that holds for every ``lam``; ``B_y`` is then divided
-            by ``lam`` in the second term.
-
-    Raises:
-        ValueError: If an argument is out of its range, or the printed width is not a bound.
-    """
-    horizon = check_integer("horizon", horizon, minimum=1)
-    max_delay = check_integer("max_delay", max_delay, minimum=0)
-    arrives = _arrival_probability(arrival_probability)
-    gain = _gain(information_gain, horizon - 1)
-    beta, slope = _censored(gain, rkhs_bound, noise_bound, outcome_bound, delta, lam, any_lambda)
-    variances = _sum_of_variances(horizon, information_gain, lam)
-    bound = (
-        2.0
-        * (float(beta) * math.sqrt(horizon * variances) + max_delay * slope * variances)
-        / arrives
-    )
-    return min(bound, 2.0 * rkhs_bound * horizon)
-
-
-def censored_ts_regret_bound(  # noqa: PLR0913 - options, each with a name
-    horizon: int,
-    information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    outcome_bound: float,
-    max_delay: int,
-    arrival_probability: float,
-    delta: float,
-    lam: float,
-    num_points: int,
-    any_lambda: bool = False,
-) -> float:
-    r"""Return Theorem 3 of Verma, Dai and Low 2022 as a number: GP-TS-SDF on finitely many points.
-
-    The bound is that of :func:`gp_ts_regret_bound`, with
-    :math:`\nu_t = \beta_t + B_y \sum_s \sigma_{t-1}(x_s)` in place of :math:`v_t`, at half of
-    delta, and with :math:`C_t` divided by :math:`\rho_m`. The sums of pending deviations add
-    :math:`m B_y C_1^2 \gamma_T` times the largest :math:`C_t/\nu_t` to the regret, and at most
-    :math:`m B_y` to :math:`\nu_t` in the ranges.
-
-    Args:
-        horizon: See :func:`censored_regret_bound`.
-        information_gain: See :func:`censored_regret_bound`.
-        rkhs_bound: See :func:`censored_regret_bound`.
-        noise_bound: See :func:`censored_regret_bound`.
-        outcome_bound: See :func:`censored_regret_bound`.
-        max_delay: See :func:`censored_regret_bound`.
-        arrival_probability: See :func:`censored_regret_bound`.
-        delta: The bound fails with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
-        num_points: The number of points on which a draw is made.
-        any_lambda: See :func:`censored_regret_bound`.
-
-    Raises:
-        ValueError: If an argument is out of its range, or the printed width is not a bound.
-    """
-    horizon = check_integer("horizon", horizon, minimum=1)
-    max_delay = check_integer("max_delay", max_delay, minimum=0)
-    arrives = _arrival_probability(arrival_probability)
-    half = 0.5 * check_probability("delta", delta)
-    gains = _gains(horizon, information_gain)
-    betas, slope = _censored(gains, rkhs_bound, noise_bound, outcome_bound, half, lam, any_lambda)
-    factors = _optimism_factors(horizon, num_points) / arrives
-    pending = max_delay * slope
-    variances = _sum_of_variances(horizon, information_gain, lam)
-    bound = math.sqrt(variances) * float((betas * factors).norm())
-    if len(factors):
-        bound += float(factors.max()) * pending * variances
-    bound += _of_draws(horizon, (betas + pending) * factors, rkhs_bound, delta)
-    return min(bound, 2.0 * rkhs_bound * horizon)
-
-
 class PenalizedBounds(NamedTuple):
     """The bounds guaranteed for a run with long-term constraints.
 
@@ -373,18 +298,14 @@ class PenalizedBounds(NamedTuple):
     realized_violation: float | None = None
 
 
-def exact_constraints_bounds(  # noqa: PLR0913 - options, each with a name
+def exact_constraints_bounds(
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    delta: float,
-    lam: float,
+    assumed: BoundedNorm,
     penalty: Penalty,
     unconstrained_gap: float,
     num_constraints: int = 1,
-    any_lambda: bool = False,
     variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 1 of Shi and Eryilmaz 2022, bounds (11) and (12), as numbers.
@@ -409,41 +330,25 @@ def exact_constraints_bounds(  # noqa: PLR0913 - options, each with a name
         epoch_length: ``S``.
         information_gain: A bound on the maximal gain of the observations of one epoch; the largest
             over all kernels if epochs have different kernels.
-        rkhs_bound: ``B``, for the penalized function of every epoch (Assumption 3).
-        noise_bound: ``R``.
-        delta: The bounds fail with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
+        assumed: What is assumed of the penalized function of every epoch (Assumption 3).
         penalty: ``psi``.
         unconstrained_gap: ``Delta``, at least 0.
         num_constraints: ``m``.
-        any_lambda: Whether to use the width that holds for every ``lam``.
         variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the penalty is not of Algorithm 2.
     """
     num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
-    epoch_length = check_integer("epoch_length", epoch_length, minimum=1)
-    num_constraints = check_integer("num_constraints", num_constraints, minimum=1)
-    gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
     if penalty.is_linear:
         raise ValueError(
             "penalty is Linear, which belongs to Algorithm 3; use noisy_constraints_bounds, or "
             "Polynomial(n=2) or Exponential() for Algorithm 2."
         )
-    share = check_probability("delta", delta) / num_epochs
-    lam = _check_lam(lam, any_lambda)
-    added = _of_variation(variation, epoch_length, lam)
-    gain = _gain(information_gain, epoch_length - 1)
-    width = _kernelized(gain, rkhs_bound, noise_bound, share, lam, any_lambda) + added
-    of_epoch = regret_bound_of_width(
-        width, epoch_length, information_gain, lam, largest=2.0 * rkhs_bound
-    )
-    regret = num_epochs * (of_epoch + 2.0 * variation * epoch_length)
-    return PenalizedBounds(
-        regret,
-        exact_violation_bound(num_epochs, epoch_length, regret, penalty, gap, num_constraints),
-    )
+    of_epoch = replace(assumed, delta=assumed.delta / num_epochs)
+    regret = num_epochs * igp_ucb_regret_bound(epoch_length, information_gain, of_epoch, variation)
+    given = num_epochs, epoch_length, regret, penalty, unconstrained_gap, num_constraints
+    return PenalizedBounds(regret, exact_violation_bound(*given))
 
 
 def exact_violation_bound(
@@ -470,29 +375,22 @@ def exact_violation_bound(
     Raises:
         ValueError: If an argument is out of its range.
     """
-    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
-    epoch_length = check_integer("epoch_length", epoch_length, minimum=1)
-    num_constraints = check_integer("num_constraints", num_constraints, minimum=1)
+    L, S, m = _checked_epochs(num_epochs, epoch_length, num_constraints)
     gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
     regret_bound = check_nonnegative("regret_bound", regret_bound)
-    most = _invert(penalty, math.log1p(num_epochs * gap + regret_bound / epoch_length))
-    return math.sqrt(num_constraints) * epoch_length * most
+    return math.sqrt(m) * S * _invert(penalty, math.log1p(L * gap + regret_bound / S))
 
 
 def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
-    rkhs_bound: float,
-    noise_bound: float,
-    delta: float,
-    lam: float,
+    assumed: BoundedNorm,
     step_size: float,
     slater_margin: float,
     reward_bound: float,
     constraint_bound: float,
     num_constraints: int = 1,
-    any_lambda: bool = False,
     variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 2 of Shi and Eryilmaz 2022 as numbers.
@@ -528,56 +426,43 @@ def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
         num_epochs: ``L``.
         epoch_length: ``S``.
         information_gain: See :func:`exact_constraints_bounds`.
-        rkhs_bound: ``B``, for the penalized function of every epoch (Assumption 5).
-        noise_bound: ``R``, for the noise of the reward and of each constraint.
-        delta: The bounds fail with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
+        assumed: What is assumed of the penalized function of every epoch (Assumption 5);
+            its noise bound is for the reward and for each constraint.
         step_size: ``mu``; in the theorem it is of the order of ``1 / sqrt(L)``.
         slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``.
         reward_bound: ``Q``, which bounds the absolute value of the reward.
         constraint_bound: ``M``, which bounds the absolute value of each constraint.
         num_constraints: ``m``.
-        any_lambda: Whether to use the width that holds for every ``lam``.
         variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the margin is too small for these epochs;
             the message gives the margin that they would require.
     """
-    L = check_integer("num_epochs", num_epochs, minimum=1)
-    S = check_integer("epoch_length", epoch_length, minimum=1)
-    m = check_integer("num_constraints", num_constraints, minimum=1)
-    mu, margin = (
-        check_positive("step_size", step_size),
-        check_positive("slater_margin", slater_margin),
-    )
+    L, S, m = _checked_epochs(num_epochs, epoch_length, num_constraints)
+    mu = check_positive("step_size", step_size)
+    margin = check_positive("slater_margin", slater_margin)
     Q = check_nonnegative("reward_bound", reward_bound)
     M = check_nonnegative("constraint_bound", constraint_bound)
-    R, B = (
-        check_nonnegative("noise_bound", noise_bound),
-        check_nonnegative("rkhs_bound", rkhs_bound),
-    )
-    share = 0.5 * check_probability("delta", delta) / L
-    B += _of_variation(variation, S, _check_lam(lam, any_lambda))
-    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
-    untold = W * noise_term + 2.0 * R * g / math.sqrt(S)
-    if margin <= untold:
+    v = check_nonnegative("variation", variation)
+    B = float(assumed.rkhs_bound) + v * math.sqrt((S - 1) / _proved_lam(assumed))
+    noise_term, of_noise, W = _of_noisy_epoch(L, S, information_gain, assumed, m)
+    uncertainty = W * noise_term + of_noise / S
+    if margin <= uncertainty:
         raise ValueError(
-            f"slater_margin is {margin:g}; the theorem needs more than {untold:g} with epochs of "
-            f"{S} rounds. Use longer epochs: the margin that is needed falls with their length."
+            f"slater_margin is {margin:g}; the theorem needs more than {uncertainty:g} with epochs "
+            f"of {S} rounds. Use longer epochs: the margin that is needed falls with their length."
         )
-    excess = (
-        2.0 * (Q + variation) + W * (B + noise_term) + m * mu * M**2 + 4.0 * mu * (R * g) ** 2 / S
-    )
-    kappa = math.sqrt(m) * mu * M + 2.0 * mu * R * g / math.sqrt(S) + excess / (margin - untold)
+    # ``of_noise`` is 2 R g sqrt(S)
+    excess = 2.0 * (Q + v) + W * (B + noise_term) + mu * (m * M**2 + (of_noise / S) ** 2)
+    kappa = mu * (math.sqrt(m) * M + of_noise / S) + excess / (margin - uncertainty)
     realized = S * kappa / mu
-    violation = realized + 2.0 * R * L * math.sqrt(S) * g
+    violation = realized + L * of_noise
     regret = L * (
         S * W * (B + math.sqrt(1.0 + kappa**2) * noise_term)
-        + m * S * mu * M**2
-        + 4.0 * mu * (R * g) ** 2
-        + 2.0 * R * kappa * math.sqrt(S) * g
-        + 2.0 * S * variation
+        + S * mu * (m * M**2 + (of_noise / S) ** 2)
+        + kappa * of_noise
+        + 2.0 * S * v
     )
     return PenalizedBounds(
         min(regret, 2.0 * Q * L * S), min(violation, math.sqrt(m) * M * L * S), kappa, realized
@@ -588,12 +473,8 @@ def smallest_slater_margin(
     num_epochs: int,
     epoch_length: int,
     information_gain: GainFunction,
-    *,
-    noise_bound: float,
+    assumed: BoundedNorm,
     num_constraints: int = 1,
-    delta: float,
-    any_lambda: bool = False,
-    lam: float,
 ) -> float:
     r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 requires to be exceeded.
 
@@ -603,22 +484,15 @@ def smallest_slater_margin(
         num_epochs: ``L``.
         epoch_length: ``S``.
         information_gain: See :func:`exact_constraints_bounds`.
-        noise_bound: ``R``.
+        assumed: See :func:`noisy_constraints_bounds`.
         num_constraints: ``m``.
-        delta: The bounds fail with at most this probability.
-        any_lambda: Whether to use the width that holds for every ``lam``.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
 
     Raises:
         ValueError: If an argument is out of its range, or the printed width is not a bound.
     """
-    L = check_integer("num_epochs", num_epochs, minimum=1)
-    S = check_integer("epoch_length", epoch_length, minimum=1)
-    m = check_integer("num_constraints", num_constraints, minimum=1)
-    R = check_nonnegative("noise_bound", noise_bound)
-    share = 0.5 * check_probability("delta", delta) / L
-    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
-    return W * noise_term + 2.0 * R * g / math.sqrt(S)
+    L, S, m = _checked_epochs(num_epochs, epoch_length, num_constraints)
+    noise_term, of_noise, W = _of_noisy_epoch(L, S, information_gain, assumed, m)
+    return W * noise_term + of_noise / S
 
 
 # --- the terms of these bounds -------------------------------------------------------------------
@@ -631,14 +505,14 @@ def _gain(information_gain: GainFunction, num_observations: int) -> float:
 
 def _sum_of_variances(horizon: int, information_gain: GainFunction, lam: float) -> float:
     """Bound the sum of posterior variances at the points played, each at most 1."""
-    lam = check_positive("lam", lam)
     of_gain = 2.0 * _gain(information_gain, horizon) / math.log1p(1.0 / lam)
     return min(of_gain, float(horizon))
 
 
-def _check_lam(lam: float, any_lambda: bool) -> float:
-    lam = check_positive("lam", lam)
-    if lam < 1.0 and not any_lambda:
+def _proved_lam(assumed: BoundedNorm) -> float:
+    """Return ``lam`` if widths are bounds for it."""
+    lam = float(assumed.lam)
+    if lam < 1.0 and not assumed.any_lambda:
         raise ValueError(
             f"lam is {lam:g}, but the printed width is a bound only for lam of at least 1; pass "
             "any_lambda=True."
@@ -646,61 +520,24 @@ def _check_lam(lam: float, any_lambda: bool) -> float:
     return lam
 
 
-def _gains(horizon: int, information_gain: GainFunction) -> Tensor:
-    """The gains before rounds 3 to ``T``."""
-    gains = [_gain(information_gain, t - 1) for t in range(3, horizon + 1)]
-    return torch.tensor(gains, dtype=DTYPE)
-
-
-def _kernelized(
-    gain: float | Tensor,
-    rkhs_bound: float,
-    noise_bound: float,
-    delta: float,
-    lam: float,
-    any_lambda: bool,
-) -> Tensor:
-    """The width of IGP-UCB."""
-    lam = _check_lam(lam, any_lambda)
-    return BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda).width(gain)
-
-
-def _censored(
-    gain: float | Tensor,
-    rkhs_bound: float,
-    noise_bound: float,
-    outcome_bound: float,
-    delta: float,
-    lam: float,
-    any_lambda: bool,
-) -> tuple[Tensor, float]:
-    """Return the width of censored feedback without its sum, and the factor of the sum."""
-    lam = _check_lam(lam, any_lambda)
-    known = BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda, outcome_bound)
-    return known.width(gain), float(known.pending(1.0))
+def _checked_epochs(num_epochs: int, length: int, num_constraints: int) -> tuple[int, int, int]:
+    return (
+        check_integer("num_epochs", num_epochs, minimum=1),
+        check_integer("epoch_length", length, minimum=1),
+        check_integer("num_constraints", num_constraints, minimum=1),
+    )
 
 
 def _of_noisy_epoch(
-    length: int,
-    information_gain: GainFunction,
-    noise_bound: float,
-    share: float,
-    lam: float,
-    num_constraints: int,
-    any_lambda: bool,
+    L: int, S: int, information_gain: GainFunction, assumed: BoundedNorm, m: int
 ) -> tuple[float, float, float]:
-    """Return ``w_0 - B``, ``g`` and ``W`` of :func:`noisy_constraints_bounds`."""
-    gain = _gain(information_gain, length - 1)
-    noise_term = float(_kernelized(gain, 0.0, noise_bound, share, lam, any_lambda))
-    g = math.sqrt(4.0 * num_constraints) + math.sqrt(math.log(1.0 / share))
-    W = 2.0 * math.sqrt(_sum_of_variances(length, information_gain, lam) / length)
-    return noise_term, g, W
-
-
-def _of_variation(variation: float, num_rounds: int, lam: float) -> float:
-    """Return what functions that vary add to the width of the last of so many rounds."""
-    variation = check_nonnegative("variation", variation)
-    return variation * math.sqrt((num_rounds - 1) / lam)
+    """Return ``w_0 - B``, ``2 R g sqrt(S)`` and ``W`` of :func:`noisy_constraints_bounds`."""
+    lam, share = _proved_lam(assumed), 0.5 * assumed.delta / L
+    noise = replace(assumed, rkhs_bound=0.0, delta=share)
+    g = math.sqrt(4.0 * m) + math.sqrt(math.log(1.0 / share))
+    W = 2.0 * math.sqrt(_sum_of_variances(S, information_gain, lam) / S)
+    noise_term = float(noise.width(_gain(information_gain, S - 1)))
+    return noise_term, 2.0 * float(assumed.noise_bound) * g * math.sqrt(S), W
 
 
 def _arrival_probability(probability: float) -> float:
@@ -710,49 +547,22 @@ def _arrival_probability(probability: float) -> float:
     return probability
 
 
-def _rounds(first: int, last: int) -> Tensor:
-    return torch.arange(first, max(first, last + 1), dtype=DTYPE)
-
-
-def _optimism_factors(horizon: int, num_points: int | Callable[[int], int]) -> Tensor:
-    """``C_t / v_t`` of rounds 3 to ``T``; see the module."""
-    counts = [
-        check_integer(
-            "num_points", num_points(t) if callable(num_points) else num_points, minimum=1
-        )
-        for t in range(3, horizon + 1)
-    ]
-    return _optimism_factor(_rounds(3, horizon), torch.tensor(counts, dtype=DTYPE))
-
-
 def _optimism_factor(t: Tensor, num_points: Tensor) -> Tensor:
-    """``C_t / v_t`` of some rounds after the second."""
+    """``C_t / v_t`` of some rounds after the second; see the module."""
     spread = torch.sqrt(2.0 * (num_points.log() + 2.0 * t.log()))
     return (1.0 + spread) * (1.0 + 2.0 / (OPTIMISM - 1.0 / t.square()))
-
-
-def _of_draws(horizon: int, steps: Tensor, rkhs_bound: float, delta: float) -> float:
-    """What the first two rounds, unlikely draws and the martingale add to the regret."""
-    bound = check_nonnegative("rkhs_bound", rkhs_bound)
-    unlikely = 2.0 * bound * float((1.0 / _rounds(3, horizon).square()).sum())
-    ranges = float((2.0 * bound + steps).norm())
-    return (
-        2.0 * bound * min(horizon, 2) + unlikely + ranges * math.sqrt(0.5 * math.log(2.0 / delta))
-    )
 
 
 def _invert(penalty: Penalty, log_value: float) -> float:
     """The largest ``x`` with ``ln psi(x)`` at most this, by bisection; psi increases."""
 
-    def log_psi(x: float) -> float:
-        return float(penalty.log_value(torch.tensor(x, dtype=DTYPE)))
+    def is_below(x: float) -> bool:
+        return float(penalty.log_value(torch.tensor(x, dtype=DTYPE))) < log_value
 
     low, high = 0.0, 1.0
-    while log_psi(high) < log_value and high < math.inf:
+    while is_below(high) and high < math.inf:
         low, high = high, 2.0 * high
     for _ in range(200):
         middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if log_psi(middle) < log_value else (low, middle)
+        low, high = (middle, high) if is_below(middle) else (low, middle)
     return high

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as cached
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from botorch.acquisition import AcquisitionFunction
-from torch import Tensor
 
 from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.acquisition.base import default_options
@@ -31,15 +30,15 @@ from botorch_bandits.confidence import (
     Guarantee,
     KernelizedWidth,
     PriorSummary,
+    RegretStatement,
     UnreadablePriorError,
     WidthRule,
-    censored_regret_bound,
-    censored_ts_regret_bound,
     change_point_rate,
     change_point_spacing,
     exact_constraints_bounds,
     exact_violation_bound,
     gp_ts_regret_bound,
+    igp_ucb_regret_bound,
     noisy_constraints_bounds,
     regret_bound_of_width,
     regret_exponent,
@@ -51,7 +50,6 @@ from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.history import History
 from botorch_bandits.loop.settings import LoopSettings, bandit, model_of
-from botorch_bandits.models import BanditGPRecipe
 
 LARGEST_DESIGN = 1200
 """For more arms than this, the gain is bounded as for points without any correlation."""
@@ -64,8 +62,7 @@ VERMA, SHI = "Verma, Dai and Low 2022", "Shi and Eryilmaz 2022"
 AVANESOV = "Avanesov"
 
 
-@dataclass(frozen=True)
-class Gains:
+class Gains(NamedTuple):
     """Bounds on the maximal information gain of a loop's domain.
 
     Attributes:
@@ -94,26 +91,17 @@ def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> 
     recipe, choices, bounds = settings.recipe, settings.domain.choices, settings.domain.bounds
     if recipe is None or settings.context_dim:
         return unrelated
+    kernel, transform, noise = recipe.kernel, recipe.input_transform, recipe.noise
     if choices is not None and len(choices) <= LARGEST_DESIGN:
-        matrix = _matrix_of(recipe, choices)
-        if float(matrix.diagonal().max()) > recipe.noise / lam * (1.0 + 1e-9):
+        if transform is not None:
+            choices = inputs_of_kernel(recipe(choices[:0], choices[:0, :1]), choices).detach()
+        if float(kernel(choices, diag=True).detach().max()) > noise / lam * (1.0 + 1e-9):
             return unrelated
-        return Gains(DesignGain(matrix, recipe.noise), "the best design on the arms")
-    is_plain = recipe.input_transform is None and recipe.kernel.is_stationary
-    if bounds is not None and is_plain and not recipe.kernel.batch_shape:
-        gain = BoxGain(bounds, recipe.kernel, recipe.noise)
-        return Gains(gain, "the best design on a grid of the box, and what lies between")
-    return unrelated
-
-
-def _matrix_of(recipe: BanditGPRecipe, choices: Tensor) -> Tensor:
-    inputs = choices
-    empty = recipe(choices[:0], choices[:0, :1])
-    with torch.no_grad():
-        if recipe.input_transform is not None:
-            inputs = inputs_of_kernel(empty, choices)
-        matrix: Tensor = recipe.kernel(inputs).to_dense().detach()
-    return 0.5 * (matrix + matrix.mT)
+        return Gains(DesignGain.on(choices, kernel, noise), "the best design on the arms")
+    if bounds is None or transform is not None or kernel.batch_shape or not kernel.is_stationary:
+        return unrelated
+    between = "the best design on a grid of the box, and what lies between"
+    return Gains(BoxGain(bounds, kernel, noise), between)
 
 
 @dataclass(frozen=True)
@@ -134,14 +122,29 @@ class _Loop:
     deviation: float
     lam: float
 
-    def in_prior_units(self, bound: float, units: str) -> float:
-        """Return a bound in prior standard deviations.
+    def assumed(
+        self, bounds: Sequence[Any], units: str, delta: float, any_lambda: bool = False
+    ) -> BoundedNorm | None:
+        """Return what is assumed of the function; None if a bound is not one number.
 
         Args:
-            bound: The bound in the units of the rule.
+            bounds: Of norm and noise, and of outcomes with censored feedback.
+            units: ``"outcome"`` or ``"prior"``, the units of the bounds.
+            delta: Bounds fail with at most this probability.
+            any_lambda: Whether widths have the form for every ``lam``.
+        """
+        if not all(map(is_number, bounds)):
+            return None
+        B, R, *others = (float(bound) / self.unit(units) for bound in bounds)
+        return BoundedNorm(B, R, delta, self.lam, any_lambda, *others)
+
+    def unit(self, units: str) -> float:
+        """Return the prior standard deviation in the units of bounds.
+
+        Args:
             units: ``"outcome"`` or ``"prior"``.
         """
-        return bound if units == "prior" else bound / self.deviation
+        return 1.0 if units == "prior" else self.deviation
 
 
 def with_forecasts(
@@ -163,17 +166,16 @@ def with_forecasts(
         cache: Bounds on the gain by recipe, to which new ones are added.
         has_several_models: Whether epochs have different models.
     """
-    known = bandit(acquisition)
-    if settings.horizon is None or known is None:
+    known, regret = bandit(acquisition), guarantee.regret
+    if settings.horizon is None or known is None or len(known.width_rules) != 1:
         return guarantee
-    regret = guarantee.regret
-    is_plain = not (history.is_weighted or history.num_retracted or settings.restarts)
-    if regret is None or not regret.holds or guarantee.theorem is None or not is_plain:
+    changes = settings.restarts or settings.forgetting is not None
+    if regret is None or not regret.holds or guarantee.theorem is None or changes:
         return guarantee
-    if settings.forgetting is not None or len(known.width_rules) != 1:
+    # rounds without an outcome gain no information
+    is_lost = history.num_failed and not regret.covers_pending
+    if history.is_weighted or history.num_retracted or is_lost:
         return guarantee
-    if history.num_failed and not regret.covers_pending:
-        return guarantee  # rounds without an outcome gain no information
     try:
         summary = PriorSummary(model_of(known))
         (prior,) = summary.active.values()
@@ -188,44 +190,32 @@ def with_forecasts(
     if gains is None:
         return guarantee
     loop = _Loop(settings, settings.horizon, gains, deviation, lam)
-    (rule,) = known.width_rules
-    told = list(_forecasts(guarantee, rule, loop, summary, has_several_models))
+    if settings.constraints is None:
+        told = _of_regret(regret, known.width_rules[0], loop, summary)
+    elif settings.constraints.surrogate == "fresh":
+        told = _of_epochs(loop, has_several_models)
+    else:
+        return guarantee
     return replace(guarantee, forecasts=(*guarantee.forecasts, *told))
 
 
-def _forecasts(
-    guarantee: Guarantee,
-    rule: WidthRule,
-    loop: _Loop,
-    summary: PriorSummary,
-    has_several_models: bool,
+def _of_regret(
+    regret: RegretStatement, rule: WidthRule, loop: _Loop, summary: PriorSummary
 ) -> Iterator[Forecast]:
-    T, gains = loop.horizon, loop.gains
-    if loop.settings.constraints is not None:
-        if loop.settings.constraints.surrogate == "fresh":
-            yield from _of_epochs(loop, rule, has_several_models)
-        return
-    yield Forecast(
-        gains.name,
-        f"the information gain of any {T} rounds is at most",
-        gains.bound(T),
-    )
-    found = _regret_of_horizon(guarantee, rule, loop, summary)
-    if found is None:
+    """Yield the bounds on gain and regret without constraints."""
+    T, gains, repeats = loop.horizon, loop.gains, loop.settings.repeats
+    of_gain = f"the information gain of any {T} rounds is at most"
+    yield Forecast(gains.name, of_gain, gains.bound(T))
+    found = _regret_of_horizon(regret, rule, loop, summary)
+    has_extras = regret.tail or regret.num_points is not None
+    if found is None or (repeats is not None and has_extras):
         return
     theorem, bound = found
-    regret = guarantee.regret
-    assert regret is not None
-    if loop.settings.repeats is not None:
-        if regret.tail or regret.num_points is not None:
-            return
-        bound *= loop.settings.repeats
-    if regret.num_others:
-        if regret.largest is None:
-            return
-        bound += regret.largest * regret.num_others
+    bound *= repeats or 1.0
+    if regret.num_others and regret.largest is None:
+        return
     if regret.largest is not None:
-        bound = min(bound, regret.largest * T)
+        bound = min(bound + regret.largest * regret.num_others, regret.largest * T)
     at_hand = "" if regret.covers_pending else " with every outcome at hand"
     others = f" (and {regret.num_others} others so far)" if regret.num_others else ""
     times = "rho_m times the" if regret.quantity != "the regret" else "the"
@@ -234,165 +224,115 @@ def _forecasts(
 
 
 def _regret_of_horizon(
-    guarantee: Guarantee, rule: WidthRule, loop: _Loop, summary: PriorSummary
+    regret: RegretStatement, rule: WidthRule, loop: _Loop, summary: PriorSummary
 ) -> tuple[str, float] | None:
     """Return the theorem and its number in raw outcome units, if there is one for this width."""
     T, gain, lam, s = loop.horizon, loop.gains.bound, loop.lam, loop.deviation
-    regret = guarantee.regret
-    assert regret is not None
-    of_gain = rule.bound_on_gain()
-    if of_gain is not None:
-        gain = of_gain
-    if isinstance(rule, PendingWidth):
-        return _of_censored(guarantee, rule, loop)
+    gain = rule.bound_on_gain() or gain
     if rule.theorem_of_srinivas is not None:
-        width = float(rule.width(summary, T))
+        bound = s * regret_bound_of_width(rule.width(summary, T), T, gain, lam)
         tail = math.pi**2 / 6.0 * regret.tail
-        return f"{SRINIVAS}, Theorem {rule.theorem_of_srinivas}", s * regret_bound_of_width(
-            width, T, gain, lam
-        ) + tail
-    if isinstance(rule, AMMWidth) and _is_plain(rule):
-        B, R = (loop.in_prior_units(float(b), rule.units) for b in _numbers(rule))
-        bounds = BoundedNorm(B, R, rule.delta, lam)
-        width = float(bounds.mixture_width(gain(T - 1) if T > 1 else 0.0))
-        return "Flynn and Reeb 2024, with the sum of deviations by the gain", s * (
-            regret_bound_of_width(width, T, gain, lam)
-        )
-    if not isinstance(rule, KernelizedWidth) or not _is_plain(rule):
+        return f"{SRINIVAS}, Theorem {rule.theorem_of_srinivas}", bound + tail
+    delta, variation, max_delay = regret.delta, 0.0, 0
+    names = f"{CHOWDHURY}, Theorem 3", f"{CHOWDHURY}, Theorem 4"
+    if delta is None:
         return None
-    B, R = (loop.in_prior_units(float(b), rule.units) for b in _numbers(rule))
-    if regret.factor is None:
-        if regret.num_points is None or regret.delta is None or T > MOST_ROUNDS_OF_DRAWS:
+    if isinstance(rule, PendingWidth):
+        feedback, terms = loop.settings.feedback.censored, rule.censored
+        assert feedback is not None
+        if rule.uncovered is not None or terms.constant is not None or terms.not_given:
             return None
-        some, points = _at_some_rounds(gain, T), regret.num_points
-        bound = gp_ts_regret_bound(T, some, B, R, regret.delta, lam, points, rule.any_lambda)
-        return f"{CHOWDHURY}, Theorem 4", s * bound
-    before = gain(T - 1) if T > 1 else 0.0
-    variation = loop.in_prior_units(rule.variation, rule.units)
-    width = float(BoundedNorm(B, R, rule.delta, lam, rule.any_lambda).width(before))
-    width += variation * math.sqrt((T - 1) / lam)
-    bound = regret_bound_of_width(width, T, gain, lam) + 2.0 * variation * T
-    return f"{CHOWDHURY}, Theorem 3", s * bound
+        if feedback.unit != "rounds" or feedback.max_delay is None:
+            return None
+        given = terms.rkhs_bound, terms.noise_bound, terms.outcome_bound
+        assumed = loop.assumed(given, terms.units, delta, terms.any_lambda)
+        max_delay = math.ceil(feedback.max_delay)  # and rho_m = 1, as it is of rho_m times regret
+        plural, more = ("s", " and 4") if loop.settings.context_dim else ("", "")
+        names = f"{VERMA}, Theorem{plural} 2{more}", f"{VERMA}, Theorem{plural} 3{more}"
+    elif isinstance(rule, (KernelizedWidth, AMMWidth)) and not rule.not_given:
+        any_lambda = False
+        if isinstance(rule, KernelizedWidth):
+            any_lambda, variation = rule.any_lambda, rule.variation / loop.unit(rule.units)
+        assumed = loop.assumed((rule.rkhs_bound, rule.noise_bound), rule.units, delta, any_lambda)
+    else:
+        return None
+    if assumed is None:
+        return None
+    if isinstance(rule, AMMWidth):
+        width = assumed.mixture_width(gain(T - 1) if T > 1 else 0.0)
+        name = "Flynn and Reeb 2024, with the sum of deviations by the gain"
+        return name, s * regret_bound_of_width(width, T, gain, lam)
+    if regret.factor is not None:
+        return names[0], s * igp_ucb_regret_bound(T, gain, assumed, variation, max_delay)
+    if regret.num_points is None or T > MOST_ROUNDS_OF_DRAWS:
+        return None
+    some, points = _at_some_rounds(gain, T), regret.num_points
+    return names[1], s * gp_ts_regret_bound(T, some, assumed, points, max_delay=max_delay)
 
 
 def _at_some_rounds(gain: Callable[[int], float], horizon: int) -> Callable[[int], float]:
     """Return a bound that is evaluated at rounds 1% apart; it does not decrease with rounds."""
-    known: dict[int, float] = {}
+    known = cached(gain)
 
     def bound(number: int) -> float:
-        at = number
-        if number > 100:
-            at = min(math.ceil(1.01 ** math.ceil(math.log(number, 1.01) - 1e-9)), horizon)
-        at = max(at, number)
-        if at not in known:
-            known[at] = gain(at)
-        return known[at]
+        if number <= 100:
+            return known(number)
+        later = math.ceil(1.01 ** math.ceil(math.log(number, 1.01) - 1e-9))
+        return known(max(min(later, horizon), number))
 
     return bound
-
-
-def _is_plain(rule: KernelizedWidth | AMMWidth) -> bool:
-    """Return whether its bounds are one number each, and are in the units of outcomes."""
-    return not rule.not_given and all(map(is_number, _numbers(rule)))
-
-
-def _numbers(rule: KernelizedWidth | AMMWidth) -> tuple[Any, Any]:
-    return rule.rkhs_bound, rule.noise_bound
-
-
-def _of_censored(guarantee: Guarantee, rule: PendingWidth, loop: _Loop) -> tuple[str, float] | None:
-    feedback, terms = loop.settings.feedback.censored, rule.censored
-    regret = guarantee.regret
-    assert regret is not None
-    assert feedback is not None
-    given = [terms.rkhs_bound, terms.noise_bound, terms.outcome_bound]
-    bounds = [loop.in_prior_units(b, terms.units) for b in given if is_number(b)]
-    is_theorem = rule.uncovered is None and terms.constant is None and not terms.not_given
-    in_rounds = feedback.unit == "rounds" and feedback.max_delay is not None
-    if not (is_theorem and in_rounds and len(bounds) == 3) or regret.delta is None:
-        return None
-    assert feedback.max_delay is not None
-    B, R, B_y = bounds
-    m, delta = math.ceil(feedback.max_delay), regret.delta
-    args = loop.horizon, loop.gains.bound, B, R, B_y, m, 1.0, delta, loop.lam  # rho_m: below
-    with_contexts = " and 4" if loop.settings.context_dim else ""
-    plural = "s" if with_contexts else ""
-    if regret.factor is not None:
-        bound = censored_regret_bound(*args, any_lambda=terms.any_lambda)
-        return f"{VERMA}, Theorem{plural} 2{with_contexts}", loop.deviation * bound
-    if regret.num_points is None or loop.horizon > MOST_ROUNDS_OF_DRAWS:
-        return None
-    some = _at_some_rounds(loop.gains.bound, loop.horizon)
-    args = (args[0], some, *args[2:])
-    bound = censored_ts_regret_bound(*args, regret.num_points, terms.any_lambda)
-    return f"{VERMA}, Theorem{plural} 3{with_contexts}", loop.deviation * bound
 
 
 # --- constraints --------------------------------------------------------------------------------
 
 
-def _of_epochs(loop: _Loop, rule: WidthRule, has_several_models: bool) -> Iterator[Forecast]:
+def _of_epochs(loop: _Loop, has_several_models: bool) -> Iterator[Forecast]:
     """Yield the bounds of both algorithms for all epochs of the horizon."""
-    constraints, played = loop.settings.constraints, loop.settings.played
+    constraints, played, s = loop.settings.constraints, loop.settings.played, loop.deviation
     if played is None or played.acquisition_class.played_as is not ImprovedUpperConfidenceBound:
         return
     options = {**default_options(played.acquisition_class), **played.options}
-    bounds = options["rkhs_bound"], options["noise_bound"]
-    if not all(map(is_number, bounds)):
+    units, given = options["units"], (options["rkhs_bound"], options["noise_bound"])
+    assumed = loop.assumed(given, units, options["delta"], options["any_lambda"])
+    if assumed is None:
         return
     if has_several_models:
         yield Forecast(SHI, "no number is known if epochs have different models")
         return
-    B, R, v = (
-        loop.in_prior_units(float(bound), options["units"])
-        for bound in (*bounds, options["variation"])
-    )
     assert constraints is not None
-    length = constraints.epoch_length
+    length, m, v = constraints.epoch_length, constraints.num_constraints, options["variation"]
     epochs = math.ceil(loop.horizon / length)
     of_run = f"of {epochs * length} rounds, {epochs} epochs of {length},"
-    of_inner: dict[str, Any] = {
-        "num_epochs": epochs,
-        "epoch_length": length,
-        "information_gain": loop.gains.bound,
-        "noise_bound": R,
-        "delta": options["delta"],
-        "lam": loop.lam,
-        "num_constraints": constraints.num_constraints,
-        "any_lambda": options["any_lambda"],
-    }
-    of_function: dict[str, Any] = {"rkhs_bound": B, "variation": v}
+    given_epochs = epochs, length, loop.gains.bound, assumed
+    v = v / loop.unit(units)
     if isinstance(constraints, MultiplicativeEpochs):
-        yield from _of_exact(loop, constraints, of_run, {**of_inner, **of_function})
+        penalty, gap = constraints.penalty, constraints.unconstrained_gap
+        bounds = exact_constraints_bounds(*given_epochs, penalty, 0.0, m, v)
+        regret = s * bounds.regret
+        yield Forecast(f"{SHI}, (11)", f"the regret {of_run} is at most", regret)
+        if gap is None:
+            needed = "the violation has a number if unconstrained_gap= is given, the amount by "
+            needed += "which the largest reward exceeds the best feasible one"
+            yield Forecast(f"{SHI}, (12)", needed)
+            return
+        worst = exact_violation_bound(epochs, length, regret, penalty, gap, m)
+        yield Forecast(f"{SHI}, (12)", f"the violation {of_run} is at most", worst)
     elif isinstance(constraints, AdditiveEpochs):
-        needed = loop.deviation * smallest_slater_margin(**of_inner)
-        of_length = f"it needs, with epochs of {length}, a Slater margin above"
-        yield Forecast(f"{SHI}, Theorem 2", of_length, needed)
-        yield from _of_noisy(loop, constraints, of_run, needed, {**of_inner, **of_function})
-
-
-def _of_exact(
-    loop: _Loop, rule: MultiplicativeEpochs, of_run: str, given: dict[str, Any]
-) -> Iterator[Forecast]:
-    gap = rule.unconstrained_gap
-    bounds = exact_constraints_bounds(**given, penalty=rule.penalty, unconstrained_gap=0.0)
-    regret = loop.deviation * bounds.regret
-    yield Forecast(f"{SHI}, (11)", f"the regret {of_run} is at most", regret)
-    if gap is None:
-        needed = "the violation has a number if unconstrained_gap= is given, the amount by which "
-        needed += "the largest reward exceeds the best feasible one"
-        yield Forecast(f"{SHI}, (12)", needed)
-        return
-    epochs, many = given["num_epochs"], rule.num_constraints
-    worst = exact_violation_bound(epochs, rule.epoch_length, regret, rule.penalty, gap, many)
-    yield Forecast(f"{SHI}, (12)", f"the violation {of_run} is at most", worst)
+        yield from _of_noisy(loop, constraints, of_run, given_epochs, v)
 
 
 def _of_noisy(
-    loop: _Loop, rule: AdditiveEpochs, of_run: str, needed: float, given: dict[str, Any]
+    loop: _Loop,
+    rule: AdditiveEpochs,
+    of_run: str,
+    given: tuple[int, int, Callable[[int], float], BoundedNorm],
+    variation: float,
 ) -> Iterator[Forecast]:
     """Divide all functions by the prior deviation, which leaves the multipliers as they are."""
-    s, name = loop.deviation, f"{SHI}, Theorem 2"
+    s, name, m = loop.deviation, f"{SHI}, Theorem 2", rule.num_constraints
+    needed = s * smallest_slater_margin(*given, m)
+    of_length = f"it needs, with epochs of {rule.epoch_length}, a Slater margin above"
+    yield Forecast(name, of_length, needed)
     margin, largest = rule.slater_margin, rule.largest_constraint
     if margin is None or largest is None:
         missing = "regret and violation have numbers with slater_margin= and largest_constraint="
@@ -402,20 +342,13 @@ def _of_noisy(
         yield Forecast(name, f"a margin of {margin:g} is too small; longer epochs need less")
         return
     # in the first epoch the penalized function is the reward itself, so that B bounds it
-    reward = given["rkhs_bound"]
-    if rule.largest_reward is not None:
-        reward = rule.largest_reward / s
+    reward = given[3].rkhs_bound if rule.largest_reward is None else rule.largest_reward / s
     bounds = noisy_constraints_bounds(
-        **given,
-        step_size=rule.step_size * s,
-        slater_margin=margin / s,
-        reward_bound=reward,
-        constraint_bound=largest / s,
+        *given, rule.step_size * s, margin / s, float(reward), largest / s, m, variation
     )
+    assert bounds.realized_violation is not None
     yield Forecast(name, f"the regret {of_run} is at most", s * bounds.regret)
     yield Forecast(name, f"the violation {of_run} is at most", s * bounds.violation)
-    assert bounds.realized_violation is not None
-    assert bounds.multiplier is not None
     of_observed = f"the violation {of_run}, of constraint values as observed, is at most"
     yield Forecast(f"{SHI}, Appendix D", of_observed, s * bounds.realized_violation)
     yield Forecast(f"{name}, (33)", "the norm of the multipliers is at most", bounds.multiplier)
@@ -463,32 +396,20 @@ def with_change_points(
     periods = [end - start for start, end in pairwise(ends)]
     if smoothness is None or not math.isfinite(smoothness) or horizon < 1:
         return guarantee
-    told = [
-        Forecast(
-            f"{AVANESOV}, (3.10)",
-            f"sqrt(max T_i) / min T_i {of}, which should tend to 0, is",
-            change_point_spacing(periods, None, smoothness, dim),
-        )
-    ]
+    spacing = f"sqrt(max T_i) / min T_i {of}, which should tend to 0, is"
+    value = change_point_spacing(periods, None, smoothness, dim)
+    told = [Forecast(f"{AVANESOV}, (3.10)", spacing, value)]
     if change is not None:
-        told.append(
-            Forecast(
-                f"{AVANESOV}, (3.8)",
-                f"with Delta = {change:g} and its logarithm, this is",
-                change_point_spacing(periods, change, smoothness, dim),
-            )
-        )
+        spacing = f"with Delta = {change:g} and its logarithm, this is"
+        value = change_point_spacing(periods, change, smoothness, dim)
+        told.append(Forecast(f"{AVANESOV}, (3.8)", spacing, value))
     if width is not None:
-        exponent = regret_exponent(smoothness, dim)
         power = 2.0 + 2.0 / (2.0 * smoothness + dim)
-        rest = "" if change is not None else f" Delta^-{power:.4g}"
-        told.append(
-            Forecast(
-                f"{AVANESOV}, (3.9)",
-                f"the expected regret grows as the lengths of periods to the power {exponent:.4g}: "
-                f"{of} it is an unknown constant times",
-                change_point_rate(periods, change or 1.0, smoothness, dim),
-                rest,
-            )
+        grows = (
+            "the expected regret grows as the lengths of periods to the power "
+            f"{regret_exponent(smoothness, dim):.4g}: {of} it is an unknown constant times"
         )
+        value = change_point_rate(periods, change or 1.0, smoothness, dim)
+        rest = "" if change is not None else f" Delta^-{power:.4g}"
+        told.append(Forecast(f"{AVANESOV}, (3.9)", grows, value, rest))
     return replace(guarantee, forecasts=(*guarantee.forecasts, *told))

@@ -25,8 +25,6 @@ from botorch_bandits.confidence.gp_ucb import (
 )
 from botorch_bandits.confidence.horizon import (
     OPTIMISM,
-    censored_regret_bound,
-    censored_ts_regret_bound,
     exact_constraints_bounds,
     gp_ts_regret_bound,
     igp_ucb_regret_bound,
@@ -34,6 +32,7 @@ from botorch_bandits.confidence.horizon import (
     realized_ts_regret_bound,
     regret_bound_of_width,
 )
+from botorch_bandits.confidence.igp_ucb import BoundedNorm
 from botorch_bandits.penalties import Linear
 
 
@@ -57,12 +56,13 @@ def test_igp_ucb(T: int, lam: float, noise: float) -> None:
     B, delta = 1.7, 0.05
     w = B + noise * math.sqrt(2 * (gain(T - 1) + 1 + math.log(1 / delta)))
     expected = min(2 * w * math.sqrt(T * min(c1_squared(lam) * gain(T), T)), 2 * B * T)
-    assert igp_ucb_regret_bound(T, gain, B, noise, delta, lam) == pytest.approx(expected, rel=1e-12)
+    found = igp_ucb_regret_bound(T, gain, BoundedNorm(B, noise, delta, lam))
+    assert found == pytest.approx(expected, rel=1e-12)
     printed = 2 * w * math.sqrt(4 * (T + 2) * gain(T))  # with lam = 1 + 2 / T
-    assert igp_ucb_regret_bound(T, gain, B, noise, delta, 1 + 2 / T) <= printed
+    assert igp_ucb_regret_bound(T, gain, BoundedNorm(B, noise, delta, 1 + 2 / T)) <= printed
     w = B + noise / math.sqrt(lam) * math.sqrt(2 * (gain(T - 1) + math.log(1 / delta)))
     expected = min(2 * w * math.sqrt(T * min(c1_squared(lam) * gain(T), T)), 2 * B * T)
-    found = igp_ucb_regret_bound(T, gain, B, noise, delta, lam, any_lambda=True)
+    found = igp_ucb_regret_bound(T, gain, BoundedNorm(B, noise, delta, lam, any_lambda=True))
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -104,7 +104,7 @@ def test_gp_ts(T: int, discretized: bool) -> None:
     expected += math.sqrt(0.5 * math.log(2 / delta) * sum((2 * B + s) ** 2 for s in steps))
     if discretized:
         expected += sum(1 / t**2 for t in range(1, T + 1))
-    found = gp_ts_regret_bound(T, gain, B, R, delta, lam, points, discretized=discretized)
+    found = gp_ts_regret_bound(T, gain, BoundedNorm(B, R, delta, lam), points, discretized)
     assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
 
 
@@ -176,8 +176,9 @@ def test_censored_feedback(T: int, any_lambda: bool) -> None:
     slope = By / lam if any_lambda else By
     total = min(c1_squared(lam) * gain(T), T)
     expected = 2 / rho * (beta(T - 1, delta) * math.sqrt(T * total) + m * slope * total)
-    given = (T, gain, B, R, By, m, rho, delta, lam)
-    found = censored_regret_bound(*given, any_lambda=any_lambda)
+    assumed = BoundedNorm(B, R, delta, lam, any_lambda, outcome_bound=By)
+    delays = {"max_delay": m, "arrival_probability": rho}
+    found = igp_ucb_regret_bound(T, gain, assumed, **delays)
     assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
 
     factors = [optimism_factor(t, 9) / rho for t in range(3, T + 1)]
@@ -190,7 +191,7 @@ def test_censored_feedback(T: int, any_lambda: bool) -> None:
         * math.log(2 / delta)
         * sum((2 * B + f * (b + m * slope)) ** 2 for f, b in zip(factors, betas, strict=True))
     )
-    found = censored_ts_regret_bound(*given, 9, any_lambda=any_lambda)
+    found = gp_ts_regret_bound(T, gain, assumed, 9, **delays)
     assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
 
 
@@ -199,11 +200,11 @@ def test_censored_feedback(T: int, any_lambda: bool) -> None:
 
 def test_exact_constraints_refuse_a_linear_penalty() -> None:
     with pytest.raises(ValueError, match="penalty is Linear"):
-        exact_constraints_bounds(2, 5, gain, 1.0, 0.1, 0.1, 1.0, Linear(), 0.0)
+        exact_constraints_bounds(2, 5, gain, BoundedNorm(1.0, 0.1, 0.1), Linear(), 0.0)
 
 
 def test_a_margin_that_is_too_small_says_which_would_do() -> None:
-    given = (10, 20, gain, 1.0, 0.5, 0.1, 1.0, 0.3)
+    given = (10, 20, gain, BoundedNorm(1.0, 0.5, 0.1), 0.3)
     with pytest.raises(ValueError, match=r"slater_margin is 0\.1") as told:
         noisy_constraints_bounds(*given, 0.1, 1.0, 1.0)
     needed = float(str(told.value).split("more than ")[1].split(" with")[0])
@@ -250,14 +251,15 @@ def test_bad_arguments_are_named(bound: Any, changed: dict[str, Any], words: str
         "delta": 0.1,
         "lam": 1.0,
     }
-    if bound is gp_ts_regret_bound:
-        given["num_points"] = 5
+    further = [5] if bound is gp_ts_regret_bound else []
+    given |= changed
+    first = given.pop("horizon"), given.pop("information_gain")
     with pytest.raises((ValueError, TypeError), match=words):
-        bound(**{**given, **changed})
+        bound(*first, BoundedNorm(**given), *further)
 
 
 def test_arrival_probability_is_one_at_most() -> None:
     with pytest.raises(ValueError, match=r"arrival_probability is 1\.5"):
-        censored_regret_bound(5, gain, 1.0, 0.1, 1.0, 3, 1.5, 0.1, 1.0)
+        igp_ucb_regret_bound(5, gain, BoundedNorm(1.0, 0.1, 0.1), arrival_probability=1.5)
     with pytest.raises(ValueError, match="periods is empty"):
         change_point_spacing([], None, 2.5, 1)

@@ -15,6 +15,7 @@ from torch import Tensor
 import botorch_bandits as bandits
 from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
 from botorch_bandits.confidence import (
+    BoundedNorm,
     exact_constraints_bounds,
     noisy_constraints_bounds,
     realized_regret_bound,
@@ -142,9 +143,8 @@ def test_bounds_of_theorem_1_are_its_formulas(
     penalty: Any, lam: float, any_lambda: bool, v: float
 ) -> None:
     L, S, m, gap = 6, 50, 2, 0.4
-    found = exact_constraints_bounds(
-        L, S, gain, B, R, DELTA, lam, penalty, gap, m, any_lambda=any_lambda, variation=v
-    )
+    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda)
+    found = exact_constraints_bounds(L, S, gain, assumed, penalty, gap, m, v)
     w = B + v * math.sqrt((S - 1) / lam) + noise_term(S, L / DELTA, lam, any_lambda)
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     U = L * min(2 * w * math.sqrt(S * min(c1 * gain(S), S)), 2 * B * S) + 2 * v * L * S
@@ -160,9 +160,8 @@ def test_bounds_of_theorem_1_are_its_formulas(
 @pytest.mark.parametrize("any_lambda", [True, False])
 def test_bounds_of_theorem_2_are_its_formulas(any_lambda: bool, v: float) -> None:
     L, S, m, mu, eps, Q, M, lam = 40, 4000, 2, 0.15, 1.0, 9.0, 1.2, 2.0
-    found = noisy_constraints_bounds(
-        L, S, gain, B, R, DELTA, lam, mu, eps, Q, M, m, any_lambda=any_lambda, variation=v
-    )
+    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda)
+    found = noisy_constraints_bounds(L, S, gain, assumed, mu, eps, Q, M, m, v)
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     W = 2.0 * math.sqrt(min(c1 * gain(S), S) / S)
     share = DELTA / (2 * L)

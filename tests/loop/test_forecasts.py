@@ -12,14 +12,15 @@ from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
 import botorch_bandits as bandits
 from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
 from botorch_bandits.confidence import (
+    BoundedNorm,
     BoxGain,
     DesignGain,
     Forecast,
     WaterFillingGain,
 )
 from botorch_bandits.confidence.horizon import (
-    censored_regret_bound,
     gp_ts_regret_bound,
+    igp_ucb_regret_bound,
     noisy_constraints_bounds,
 )
 
@@ -118,7 +119,7 @@ def test_theorem_4_of_gp_ts_has_the_number_of_its_function() -> None:
     loop = loop_of(rule, domain=two, model=model, horizon=rounds)
     gain = DesignGain(kernel(two.choices).to_dense().detach(), lam)
     (theorem,) = [f for f in loop.guarantee().forecasts if f.theorem.endswith("Theorem 4")]
-    expected = gp_ts_regret_bound(rounds, gain, B, 0.0, DELTA, lam, 2, any_lambda=True)
+    expected = gp_ts_regret_bound(rounds, gain, BoundedNorm(B, 0.0, DELTA, lam, True), 2)
     assert expected < 2.0 * B * rounds
     assert theorem.value == pytest.approx(expected, rel=1e-9)
 
@@ -177,7 +178,8 @@ def test_theorems_of_censored_feedback(contexts: int) -> None:
     def gain(n: int) -> float:
         return 0.5 * n * math.log1p(1.0 / LAM) if contexts else GAIN(n)
 
-    expected = censored_regret_bound(rounds, gain, B / S, R / S, 2.5 / S, 2, 1.0, DELTA, LAM)
+    assumed = BoundedNorm(B / S, R / S, DELTA, LAM, outcome_bound=2.5 / S)
+    expected = igp_ucb_regret_bound(rounds, gain, assumed, max_delay=2)
     assert theorem.value == pytest.approx(S * expected, rel=1e-9)
     if not contexts:
         assert theorem.value is not None
@@ -217,9 +219,8 @@ def test_theorem_2_of_algorithm_3_with_a_slater_margin() -> None:
     values = [f.value for f in loop.guarantee().forecasts]
     # in prior standard deviations; multipliers times constraints are rewards, so that the step in
     # them is mu s^2 in units of s
-    found = noisy_constraints_bounds(
-        L, length, GAIN, B / S, R / S, DELTA, LAM, mu * S, eps / S, B / S, M / S, 1, any_lambda=True
-    )
+    assumed = BoundedNorm(B / S, R / S, DELTA, LAM, any_lambda=True)
+    found = noisy_constraints_bounds(L, length, GAIN, assumed, mu * S, eps / S, B / S, M / S)
     assert found.realized_violation is not None
     expected = [S * found.regret, S * found.violation, S * found.realized_violation]
     assert values[1:] == pytest.approx([*expected, found.multiplier], rel=1e-9)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -134,9 +135,10 @@ def all_moments(X: Tensor, y: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def close(found: Any, expected: Any, atol: float = 1e-8) -> None:
-    """Tensors and arrays."""
-    pair = torch.as_tensor(found), torch.as_tensor(expected)
-    torch.testing.assert_close(*pair, rtol=0.0, atol=atol)
+    """Compare tensors, or arrays."""
+    if isinstance(found, np.ndarray):
+        found, expected = torch.from_numpy(found), torch.as_tensor(expected)
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=atol)
 
 
 @pytest.mark.parametrize("num_rows", [0, 9])
