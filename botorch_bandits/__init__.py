@@ -247,7 +247,8 @@ def _get(name: str) -> object:
 
 
 def _list_modules() -> set[str]:
-    return {module.name for module in iter_modules(__path__)}
+    names = {module.name for module in iter_modules(__path__)}
+    return names - {"__main__"}  # importing it runs the command line
 
 
 if not TYPE_CHECKING:  # otherwise, any name would belong to the package for a type checker

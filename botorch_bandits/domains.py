@@ -52,7 +52,7 @@ from botorch_bandits.optim import (
     ToBox,
     gen_candidates_batched,
 )
-from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
+from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 __all__ = [
     "TIE_TOLERANCE",
@@ -744,9 +744,12 @@ class Box(Domain):
                 common |= {"fixed_features": fixed or None, **own}
                 candidate, value = optimize_acqf(acquisition, bounds, **common)
             elif not is_mixed:
-                grid = [{**fixed, **combination} for combination in _combinations(values)]
+                combinations = itertools.product(*values.values())
+                grid = [{**fixed, **dict(zip(values, each, strict=True))} for each in combinations]
                 if near:  # each combination has starting points near the best
-                    own |= self._share_of_search(len(grid))
+                    # a share of each of the searches, which together take twice the usual
+                    own["num_restarts"] = max(2, -(-2 * self.num_restarts // len(grid)))
+                    own["raw_samples"] = max(16, -(-2 * self.raw_samples // len(grid)))
                 candidate, value = optimize_acqf_mixed(
                     acquisition, bounds, fixed_features_list=grid, **{**common, **own}
                 )
@@ -763,13 +766,6 @@ class Box(Domain):
         candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
         return self.coordinates.snap(candidate), found
-
-    def _share_of_search(self, num_combinations: int) -> dict[str, int]:
-        """Return the share of each of several searches, which together take twice the usual."""
-        return {
-            "num_restarts": max(2, -(-2 * self.num_restarts // num_combinations)),
-            "raw_samples": max(16, -(-2 * self.raw_samples // num_combinations)),
-        }
 
     def in_context(self, context: Tensor) -> Box:
         coordinates = self.coordinates.behind(context)
@@ -827,11 +823,6 @@ LARGEST_LISTED = 100_000
 does the same from 21 values on, but keeps a list of them."""
 
 
-def _combinations(values: Mapping[int, Sequence[float]]) -> list[dict[int, float]]:
-    """Return all combinations of values, by dimension; the last dimension varies fastest."""
-    return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-
-
 NEAR = 0.02
 """Standard deviation of starting points around the best points, in sides of the box."""
 
@@ -848,7 +839,7 @@ per unit of the coordinate is small."""
 @contextmanager
 def _searching(draws: int) -> Iterator[None]:
     """Draw from seeds of its own, and leave out warnings that need nothing to be done."""
-    with seeded_globally(draws), seeded_in_python(draws), warnings.catch_warnings():
+    with seeded_globally(draws), warnings.catch_warnings():
         # a prior without data is flat, so every starting point is as good as any other
         warnings.simplefilter("ignore", BadInitialCandidatesWarning)
         # for a line search that stops at rounding error, the best point so far is taken

@@ -71,15 +71,8 @@ HOPELESS = 5.0
 """A restart near a minimum is left there if it lacks this many times what its slope promises to the
 best one; by the curvature, the minimum itself is half as far away as the slope promises."""
 
-SAME_HILL = 0.1
-"""A restart is left where it is if another one predicts its loss and its slope to this precision,
-because it is on its way to the same minimum."""
-
 NEGATIVE_CURVATURE = 1.0 / 3.0
 """The factor of negative eigenvalues; with 1, the distance from a saddle only doubles each time."""
-
-ORDINARY_SIZE = 1e4
-"""Losses between the inverse of this and this are not rescaled."""
 
 DIFFERENCE = 1e-5
 """The distance of the gradients whose difference gives the curvature."""
@@ -131,17 +124,17 @@ def minimize_on_unit_cube(
     loss, slope, curvature = observe(evaluate, points, function)
     if not (np.isfinite(loss).all() and np.isfinite(slope).all()):
         return None
-    factor = _power_of_two(loss)
-    if factor != 1.0:
-        loss, slope = factor * loss, factor * slope
-        curvature = None if curvature is None else factor * curvature
-        given = evaluate
+    # near 1, because losses and cube must be of similar size; a power of two does not round
+    factor = math.ldexp(1.0, min(-math.frexp(float(np.abs(loss).max(initial=0.0)))[1], 1000))
 
-        def evaluate(points: Array, function: Index) -> tuple[Array, Array]:
-            losses, slopes = given(points, function)
-            return factor * losses, factor * slopes
+    def scaled(points: Array, function: Index) -> tuple[Array, Array]:
+        losses, slopes = evaluate(points, function)
+        return factor * losses, factor * slopes
 
-    if curvature is None:
+    loss, slope = factor * loss, factor * slope
+    if curvature is not None:
+        curvature = factor * curvature
+    else:
         steepest = np.abs(slope).max(-1)
         curvature = (steepest / FIRST_STEP)[:, None, None] * np.eye(points.shape[-1])
     radius = np.full(len(points), FIRST_RADIUS)
@@ -151,8 +144,7 @@ def minimize_on_unit_cube(
     largest = np.abs(loss).reshape(num_functions, -1).max(-1)
     scales = np.where(largest > 0.0, largest, 1.0)
     lost = np.zeros(len(points), dtype=bool)
-    leaders = _Leaders(num_functions, points.shape[-1])
-    for iteration in range(max_iterations):
+    for _ in range(max_iterations):
         target, step, decrease, steepest = _propose(restarts)
         scale = scales[restarts.function]
         done = lost | (steepest <= GRADIENT_TOLERANCE * scale)
@@ -164,8 +156,6 @@ def minimize_on_unit_cube(
             lowest = best_loss.reshape(num_functions, -1).min(-1)
             behind = restarts.loss - lowest[restarts.function]
             done |= (bend >= 0.5 * decrease) & (HOPELESS * decrease <= behind)
-        if iteration > 0:
-            done |= leaders.are_followed_by(restarts)
         if done.any():
             finished, going = restarts.index[done], ~done
             best[finished], best_loss[finished] = restarts.points[done], restarts.loss[done]
@@ -174,73 +164,11 @@ def minimize_on_unit_cube(
             scale = scale[going]
         if not len(step):
             break
-        seen = observe(evaluate, target, restarts.function)
+        seen = observe(scaled, target, restarts.function)
         lost = _learn(restarts, target, step, decrease, *seen)
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
     return best, best_loss / factor
-
-
-class _Leaders:
-    """The lowest point of each function so far, with its slope and curvature.
-
-    Args:
-        num_functions: The number of functions.
-        dim: The dimension of the points.
-    """
-
-    def __init__(self, num_functions: int, dim: int) -> None:
-        """See the class."""
-        self.index = np.full(num_functions, -1)
-        self.loss = np.full(num_functions, np.inf)
-        self.points, self.slope = np.zeros((2, num_functions, dim))
-        self.curvature = np.zeros((num_functions, dim, dim))
-
-    def are_followed_by(self, restarts: _Restarts) -> Mask:
-        """Find new leaders, and return which of the other restarts go to the same minimum.
-
-        These are the restarts whose loss and slope are predicted by the quadratic model around the
-        leader.
-        """
-        self._look(restarts)
-        function = restarts.function
-        away = restarts.points - self.points[function]
-        bent = _apply(self.curvature[function], away)
-        slope = self.slope[function]
-        rise = restarts.loss - self.loss[function]
-        predicted = ((slope + 0.5 * bent) * away).sum(-1)
-        turn = restarts.slope - slope
-        difference = turn - bent
-        follows: Mask = (
-            (np.abs(rise - predicted) <= SAME_HILL * rise)
-            & ((difference * difference).sum(-1) <= SAME_HILL**2 * (turn * turn).sum(-1))
-            & ((away * bent).sum(-1) > 0.0)
-            & (restarts.index != self.index[function])
-        )
-        return follows
-
-    def _look(self, restarts: _Restarts) -> None:
-        order = np.argsort(-restarts.loss, kind="stable")  # the lowest is written last
-        order = order[restarts.loss[order] < self.loss[restarts.function[order]]]
-        if not len(order):
-            return
-        function = restarts.function[order]
-        self.index[function] = restarts.index[order]
-        self.loss[function] = restarts.loss[order]
-        self.points[function] = restarts.points[order]
-        self.slope[function] = restarts.slope[order]
-        self.curvature[function] = restarts.curvature[order]
-
-
-def _power_of_two(loss: Array) -> float:
-    """Return the factor that brings losses of unusual size near 1 without rounding.
-
-    The projected gradient is in units of the cube, so losses and cube must be of similar size.
-    """
-    size = float(np.abs(loss).max(initial=0.0))
-    if size == 0.0 or 1.0 / ORDINARY_SIZE <= size <= ORDINARY_SIZE:
-        return 1.0
-    return math.ldexp(1.0, min(-math.frexp(size)[1], 1000))
 
 
 def _observe(

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.quasirandom import SobolEngine
 
-__all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally", "seeded_in_python"]
+__all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally"]
 
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
@@ -58,10 +58,11 @@ def generator(seed: int, round_number: int, purpose: str) -> torch.Generator:
 
 @contextmanager
 def seeded_globally(seed: int) -> Iterator[None]:
-    """Seed PyTorch's global generators inside the block and restore them afterwards.
+    """Seed the global generators of PyTorch and Python inside the block, and restore them after it.
 
-    BoTorch's optimizers and pathwise samplers draw from the global generator; this makes them
-    reproducible without disturbing the caller's own random numbers.
+    BoTorch's optimizers and pathwise samplers draw from the global generators (from Python's if a
+    category has more than 20 values); this makes them reproducible without disturbing the caller's
+    own random numbers.
 
     Args:
         seed: A seed, usually from :func:`derive_seed`.
@@ -71,7 +72,12 @@ def seeded_globally(seed: int) -> Iterator[None]:
         torch.default_generator.manual_seed(seed)
         if devices:
             torch.cuda.manual_seed_all(seed)
-        yield
+        of_python = random.getstate()
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
 
 
 USUAL_DTYPE = torch.float32
@@ -136,23 +142,6 @@ class _UsualSobolPoints(TorchFunctionMode):
             if is_power and isinstance(number, Tensor) and number.dtype == torch.int64:
                 return func(number.to(USUAL_DTYPE), power)
         return func(*args, **(kwargs or {}))
-
-
-@contextmanager
-def seeded_in_python(seed: int) -> Iterator[None]:
-    """Seed the generator of Python's ``random`` within a block and restore it afterwards.
-
-    BoTorch draws from it if a category has more than 20 values.
-
-    Args:
-        seed: A seed, usually from :func:`derive_seed`.
-    """
-    before = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before)
 
 
 class RandomBlocks:

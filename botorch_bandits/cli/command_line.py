@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -145,7 +146,7 @@ def build_parser() -> CommandParser:
     tune.add_argument("--data", metavar="FILE", help="a CSV file instead of --dataset")
     tune.add_argument("--target", metavar="COLUMN", help="the class column of --data")
     _add_run_arguments(tune)
-    tune.set_defaults(start=_start_tune)
+    tune.set_defaults(start=partial(_start, "commands", "tune"))
 
     optimize = commands.add_parser(
         "optimize",
@@ -168,7 +169,7 @@ def build_parser() -> CommandParser:
         "--minimize", action="store_true", help="the function returns a cost to be minimized"
     )
     _add_run_arguments(optimize)
-    optimize.set_defaults(start=_start_optimize)
+    optimize.set_defaults(start=partial(_start, "commands", "optimize"))
 
     show = commands.add_parser(
         "show",
@@ -176,7 +177,7 @@ def build_parser() -> CommandParser:
         description="Print the settings and rounds of a run, which may go on.",
     )
     show.add_argument("path", metavar="FOLDER", help="the folder of a run, or a loop's storage")
-    show.set_defaults(start=_start_show)
+    show.set_defaults(start=partial(_start, "summary", "show"))
     return parser
 
 
@@ -209,19 +210,8 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def _start_tune(options: argparse.Namespace) -> int:
-    from botorch_bandits.cli.commands import tune
-
-    return tune(options)
-
-
-def _start_optimize(options: argparse.Namespace) -> int:
-    from botorch_bandits.cli.commands import optimize
-
-    return optimize(options)
-
-
-def _start_show(options: argparse.Namespace) -> int:
-    from botorch_bandits.cli.summary import show
-
-    return show(options)
+def _start(module: str, name: str, options: argparse.Namespace) -> int:
+    """Import the function of a command late, and call it."""
+    function = getattr(import_module(f"botorch_bandits.cli.{module}"), name)
+    code: int = function(options)
+    return code

@@ -18,13 +18,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
+from botorch_bandits.checks import (
+    check_covariance,
+    check_double,
+    check_finite,
+    check_nonnegative,
+    check_vector,
+)
 from botorch_bandits.domains import Arms
 from botorch_bandits.optim import maximize_locally, values_and_slopes
-
-# A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
-# far below zero, relative to the largest, is not rounding.
-_INDEFINITE_TOLERANCE = 1e-6
 
 
 def frozen_double_copy(kernel: Kernel, device: torch.device) -> Kernel:
@@ -114,13 +116,8 @@ def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: If an eigenvalue is negative by more than rounding.
     """
+    check_covariance("kernel", gram)
     eigenvalues, eigenvectors = torch.linalg.eigh(gram)
-    smallest, largest = eigenvalues[0].item(), eigenvalues[-1].item()
-    if smallest < -_INDEFINITE_TOLERANCE * max(largest, 0.0):
-        raise ValueError(
-            f"kernel is not positive semi-definite on choices: the Gram matrix has "
-            f"eigenvalues from {smallest} to {largest}; pass a valid covariance function."
-        )
     return eigenvalues.clamp_min(0.0), eigenvectors
 
 

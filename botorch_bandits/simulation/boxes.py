@@ -39,13 +39,6 @@ from botorch_bandits.optim import (
 )
 from botorch_bandits.random_streams import RandomBlocks
 
-NEIGHBORS_PER_DIMENSION = 2
-"""A raw sample is a hilltop if none of the nearest ones, ``d`` times this many, is above it."""
-
-STARTS_PER_RESTART = 3
-"""With few rows, more starting points cost little: they share evaluations, and those near a lower
-peak are soon given up."""
-
 
 class BoxEngine:
     """A width rule, the posteriors of the replicates and their random numbers.
@@ -65,7 +58,6 @@ class BoxEngine:
         self.summary = ReplicatesPriorSummary(self, posterior.noise[0], posterior.outputscale)
         device = posterior.X.device
         self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
-        self._neighbors = _nearest_on_torus(self._raw, NEIGHBORS_PER_DIMENSION * box.dim)
         self._shifts = RandomBlocks(seeds, "raw samples", (box.dim,), "uniform", device)
 
     def choose(self, round_number: int) -> tuple[Tensor, Tensor]:
@@ -82,11 +74,10 @@ class BoxEngine:
         width = self.rule.scale * self.rule.rule.width(self.summary, round_number).to(bounds)
         width = check_finite("the width", width).expand(num_replicates).unsqueeze(-1)
         bound = _Bound(posterior, width, 1.0 if self.rule.maximize else -1.0)
-        has_few_rows = posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
-        count = self.box.num_restarts * (STARTS_PER_RESTART if has_few_rows else 1)
         unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()  # B x raw x d
         raw = bounds[0] + (bounds[1] - bounds[0]) * unit
-        starts = self._starting_points(raw, unit, bound.value(raw.detach()), count)
+        highest = bound.value(raw).topk(self.box.num_restarts, dim=-1).indices
+        starts = raw.take_along_dim(highest.unsqueeze(-1), dim=1)  # B x restarts x d
         X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).flatten(0, 1).cpu().numpy()
         lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in self.box.bounds)
         found = maximize_locally(
@@ -94,7 +85,7 @@ class BoxEngine:
             X,
             lower,
             upper,
-            has_cheap_gradients=has_few_rows,
+            has_cheap_gradients=posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES,
             num_functions=num_replicates,
         )
         if found is None:
@@ -120,16 +111,6 @@ class BoxEngine:
     def information_gain(self) -> Tensor:
         """The realized gain of each replicate's rows in nats, ``B``."""
         return self.posterior.information_gain
-
-    def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
-        """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
-        # points across the edge of the box are not neighbors
-        is_near = (unit.unsqueeze(2) - unit[:, self._neighbors]).abs().amax(-1) < 0.5
-        highest = values[:, self._neighbors].masked_fill(~is_near, -torch.inf).amax(-1)
-        order = values.argsort(dim=-1, descending=True, stable=True)
-        is_top = (values >= highest).gather(1, order)
-        order = order.gather(1, is_top.int().argsort(dim=-1, descending=True, stable=True))
-        return raw.take_along_dim(order[:, :count].unsqueeze(-1), dim=1)
 
 
 class ReplicatesPriorSummary(RunningPriorSummary):
@@ -157,36 +138,29 @@ class _Bound:
 
     def __init__(self, posterior: BoxPosterior, width: Tensor, sign: float) -> None:
         """See the class."""
-        self._of_all = self._in_use = (posterior, width)
-        self._sign, self._slot = sign, np.arange(len(width))  # of each replicate
+        self._posterior, self._width, self._sign = posterior, width, sign
         # the tolerances of the search are relative to the values: a large mean would widen them
         mean = sign * float(posterior.prior_mean[0])
         self.offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
 
     def value(self, X: Tensor) -> Tensor:
-        """Return ``B x r`` values at ``B x r x d`` points of the replicates in use."""
-        posterior, width = self._in_use
-        mean, variance = posterior.moments(X)
-        deviation = variance.clamp_min(MINIMUM_VARIANCE * posterior.outputscale).sqrt()
-        return score(mean, deviation * width, self._sign) - self.offset
+        """Return ``B x r`` values at ``B x r x d`` points."""
+        mean, variance = self._posterior.moments(X)
+        least = MINIMUM_VARIANCE * self._posterior.outputscale
+        deviation = variance.clamp_min(least).sqrt()
+        return score(mean, deviation * self._width, self._sign) - self.offset
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Array, Array]:
         """Return the values and slopes at ``b x d`` points in order of their replicates."""
-        posterior, width = self._of_all
-        counts = np.bincount(replicate, minlength=len(width))
-        active = np.flatnonzero(counts)
-        if 2 * len(active) <= len(self._in_use[1]):  # most have finished
-            index = torch.from_numpy(active).to(width.device)
-            self._in_use = (posterior.select(index), width[index])
-            self._slot[active] = np.arange(len(active))
         # a rectangle with one row per replicate; shorter rows are filled with the first point
+        counts = np.bincount(replicate, minlength=len(self._width))
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
-        shape = (len(self._in_use[1]), int(counts.max()), points.shape[-1])
+        shape = (len(counts), int(counts.max()), points.shape[-1])
         padded = np.broadcast_to(points[0], shape).copy()
-        place = self._slot[replicate], column
+        place = replicate, column
         padded[place] = points
         with torch.enable_grad():
-            X = torch.from_numpy(padded).to(width.device).requires_grad_()
+            X = torch.from_numpy(padded).to(self._width.device).requires_grad_()
             values = self.value(X)
             (slopes,) = torch.autograd.grad(values.sum(), X)
         value, slope = to_host(values.detach()[place], slopes[place])
@@ -233,11 +207,3 @@ def build_box_engine(
     posterior = BoxPosterior.of(kernel, X, X[..., 0], noise, prior_mean)
     host = Box(box.bounds.cpu(), num_restarts=box.num_restarts, raw_samples=box.raw_samples)
     return BoxEngine(rule, posterior, host, seeds)
-
-
-def _nearest_on_torus(points: Tensor, count: int) -> Tensor:
-    """Return ``n x count`` numbers of the other points that are nearest on the unit torus."""
-    gap = (points.unsqueeze(0) - points.unsqueeze(1)).abs()
-    distance = torch.minimum(gap, 1.0 - gap).square().sum(-1)
-    distance.fill_diagonal_(torch.inf)
-    return distance.topk(min(count, len(points) - 1), largest=False).indices
