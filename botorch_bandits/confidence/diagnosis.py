@@ -54,9 +54,10 @@ blocks is our own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import torch
 from botorch.models.model import Model
@@ -166,7 +167,7 @@ class ModelCheck:
             One share per outcome; the last one is that of all outcomes.
         """
         level = check_probability("level", level)
-        width = float(torch.special.ndtri(torch.tensor((1.0 + level) / 2.0, dtype=DTYPE)))
+        width = NormalDist().inv_cdf(0.5 * (1.0 + level))
         inside = (self.one_step.abs() <= width).to(self.one_step)
         return inside.cumsum(0) / torch.arange(1, len(inside) + 1).to(inside)
 
@@ -444,7 +445,8 @@ class BoundsDiagnosis:
     def __str__(self) -> str:
         """Return the diagnosis as a few lines of text."""
         lines = [
-            self._headline(),
+            f"{self.num_rows} outcomes refute, at level {self.delta:g}, every norm bound below "
+            f"{self.rkhs_bound:.4g} together with the noise bound {self.noise_bound:.4g}",
             *(f"  with R = {R:.4g}: B >= {B:.4g}" for R, B in self.rkhs_bound_by_noise.items()),
             *(
                 f"  with B = {B:.4g}: R >= {self.noise_bound_by_norm[B]:.4g}; "
@@ -454,12 +456,6 @@ class BoundsDiagnosis:
             *(f"  caution: {caveat}" for caveat in self.caveats),
         ]
         return "\n".join(lines)
-
-    def _headline(self) -> str:
-        return (
-            f"{self.num_rows} outcomes refute, at level {self.delta:g}, every norm bound below "
-            f"{self.rkhs_bound:.4g} together with the noise bound {self.noise_bound:.4g}"
-        )
 
 
 def diagnose_bounds(
@@ -525,8 +521,8 @@ def diagnose_bounds(
         empty = RidgeConfidenceSet.of(data.ridges(), 0.0, 0.0, delta)
         gain, variance = float(empty.ridges.information_gain), float(prior.prior_variance)
         rate = 2.0 * gain + 2.0 * math.log(1.0 / delta)
-        limits = _Limits(empty.ridges.ridges / variance, empty.radicands, rate)
-        norm, counts = limits.norm(noise), data.counts
+        ridges, radicands = empty.ridges.ridges / variance, empty.radicands
+        counts = data.counts
         weight = float(counts.sum())
         are_counts = bool((counts == counts.round()).all())
         num_rows = round(weight) if are_counts else max(1, math.ceil(weight))
@@ -535,6 +531,12 @@ def diagnose_bounds(
         num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
     )
 
+    def smallest_norm(R: float) -> float:
+        return _root(-(radicands + R**2 * rate / ridges).min())
+
+    def smallest_noise(B: float) -> float:
+        return _root(-(ridges * (radicands + B**2)).min() / rate)
+
     def regret(B: float) -> float:
         width = float(BoundedNorm(B, noise, delta, lam, any_lambda=True).width(gain))
         if prior.is_stationary:
@@ -542,55 +544,32 @@ def diagnose_bounds(
         return 2.0 * width * deviations
 
     levels = [factor * noise for factor in NOISE_FACTORS] if noise > 0.0 else [0.0]
+    norm, caveats = smallest_norm(noise), []
     norms = [factor * norm for factor in factors]
-    return BoundsDiagnosis(
-        noise_bound=noise * unit,
-        rkhs_bound=norm * unit,
-        rkhs_bound_by_noise={R * unit: limits.norm(R) * unit for R in levels},
-        noise_bound_by_norm={B * unit: limits.noise(B) * unit for B in norms},
-        regret_bounds={B * unit: regret(B) * unit for B in norms},
-        delta=delta,
-        num_rows=num_rows,
-        information_gain=gain,
-        caveats=tuple(_caveats(prior.learned, None if are_counts else weight)),
-    )
-
-
-def _caveats(learned: Sequence[str], weight: float | None) -> Iterator[str]:
-    """Yield reasons why the level may be inexact, and what is counted if rows have weights."""
-    if learned:
-        yield (
+    if prior.learned:
+        caveats.append(
             "the level is stated for a model that was fixed before the data, but of this one "
-            f"{', '.join(learned)} can have been learned from them"
+            f"{', '.join(prior.learned)} can have been learned from them"
         )
-    if weight is not None:
-        yield (
+    if not are_counts:
+        caveats.append(
             "outcomes have their own noise variances, or fade: they weigh as much as "
             f"{weight:.3g} outcomes with the noise of the model, which is the number that is "
             "counted and that regret bounds are for"
         )
+    return BoundsDiagnosis(
+        noise_bound=noise * unit,
+        rkhs_bound=norm * unit,
+        rkhs_bound_by_noise={R * unit: smallest_norm(R) * unit for R in levels},
+        noise_bound_by_norm={B * unit: smallest_noise(B) * unit for B in norms},
+        regret_bounds={B * unit: regret(B) * unit for B in norms},
+        delta=delta,
+        num_rows=num_rows,
+        information_gain=gain,
+        caveats=tuple(caveats),
+    )
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """The norms and noises that are not refuted, in prior standard deviations.
-
-    Attributes:
-        ridges: The grid of ``a``, in prior variances.
-        radicands: The radicand for each ridge, with ``B = R = 0``.
-        rate: ``L``, the rate at which ``r^2`` grows with ``R^2``.
-    """
-
-    ridges: Tensor
-    radicands: Tensor
-    rate: float
-
-    def norm(self, noise: float) -> float:
-        """Return the smallest norm bound for a noise bound."""
-        least = -(self.radicands + noise**2 * self.rate / self.ridges).min()
-        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
-
-    def noise(self, norm: float) -> float:
-        """Return the smallest noise bound for a norm bound."""
-        least = -(self.ridges * (self.radicands + norm**2)).min() / self.rate
-        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
+def _root(value: Tensor) -> float:
+    """Return the square root of a number, 0 if it is negative."""
+    return math.sqrt(max(0.0, float(value)))  # 0.0 rather than -0.0

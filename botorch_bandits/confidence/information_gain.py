@@ -224,17 +224,16 @@ class GainBound(ABC):
                 f"{made}, which says nothing about a box; leave information_gain= out, or use "
                 "BoxGain(domain.bounds, kernel, lam)"
             ]
-        if contexts is not None:
-            if domain.points is None:
+        if domain.points is None:
+            if contexts is not None:
                 return [f"{made} that were not given (points=), and there are contexts"]
-            if not has_all(choices):
-                return [f"{made}, but not all arms with the contexts so far are among them"]
+            if domain.num_points < len(choices):
+                return [f"{made}, but there are {len(choices)} arms; {remedy}"]
             return []
-        if domain.points is not None and not has_all(choices):
-            return [f"{made}, but not all arms are among them; {remedy}"]
-        if domain.num_points < len(choices):
-            return [f"{made}, but there are {len(choices)} arms; {remedy}"]
-        return []
+        if has_all(choices):
+            return []
+        where = "" if contexts is None else " with the contexts so far"
+        return [f"{made}, but not all arms{where} are among them; {remedy}"]
 
     def gaps_with(self, lam: float | None) -> list[str]:
         """Return the reasons why it is not a bound for a model.
@@ -540,17 +539,6 @@ class BoxGain(GainBound):
         self.domain = GainDomain(None, lam / self._prior_variance, bounds=self.bounds)
         factor, residuals = _pivoted_cholesky(0.5 * (matrix + matrix.mT))
         self._lines = [_TangentLines(factor, residuals, lam / (1.0 + extra)) for extra in _EXTRAS]
-
-    @classmethod
-    def on(cls, bounds: Tensor, kernel: Kernel, lam: float) -> Self:
-        """Return the bound for a box, like the method of the same name of bounds for points.
-
-        Args:
-            bounds: ``2 x d``.
-            kernel: The model's, with its scale if it has one.
-            lam: The noise variance of the model, in the kernel's units.
-        """
-        return cls(bounds, kernel, lam)
 
     def _bound(self, num_observations: int) -> float:
         least = 0.5 * num_observations * math.log1p(self._prior_variance / self.lam)
