@@ -67,11 +67,6 @@ class Policy:
         """The model, if it is one prior; None otherwise."""
         return self.model if isinstance(self.model, BanditGPRecipe) else None
 
-    @property
-    def played(self) -> AcquisitionRecipe | None:
-        """The acquisition; None for random search."""
-        return None if isinstance(self.acquisition, RandomSearch) else self.acquisition
-
     def loop(self, domain: Domain, seed: int, **options: Any) -> BanditLoop:
         """Return a loop that plays this policy.
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.player import Replicates, player_of
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
-from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.problems import ChangingProblem
 from botorch_bandits.problems.changing import is_on_arms
 from botorch_bandits.progress import progress_bar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.boxes import build_box_engine
+from botorch_bandits.simulation.boxes import BoxEngine, build_box_engine
 from botorch_bandits.simulation.loops import play_loops
 from botorch_bandits.simulation.problems import (
     Policy,
@@ -50,8 +50,8 @@ def simulate(
     CPU, replicates share the calls, not the arithmetic: batching pays off most below about a
     hundred arms, and on a GPU.
 
-    **On a box**, random search and upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM)
-    on a plain ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
+    **On a box**, upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM) on a plain
+    ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
     points depend only on its own seed, up to rounding. Its initial rounds are those of
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
@@ -60,8 +60,8 @@ def simulate(
     **Any other policy** is played by loops, one per replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. This applies to
     constraints, lists of priors, forgetting, restarts, learned hyperparameters, acquisition
-    functions without such a rule, and, on a box, draws. It takes as long as the loops do, and the
-    result has no ``covered`` and ``mean_width``.
+    functions without such a rule, and, on a box, draws and random search. It takes as long as the
+    loops do, and the result has no ``covered`` and ``mean_width``.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
@@ -118,83 +118,61 @@ def simulate(
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
     device = torch.device(device)
-    with progress_bar(num_rounds, "rounds", progress) as advance:
-        return _play(problems, policy, num_rounds, seeds, device, with_bounds, lambda t: advance())
-
-
-def _play(
-    problems: list[Problem],
-    policy: Policy,
-    num_rounds: int,
-    seeds: tuple[int, ...],
-    device: torch.device,
-    with_bounds: bool,
-    on_round: Callable[[int], None],
-) -> SimulationResult:
-    played = None
-    # engines of replicates have no restarts, forgetting, lists of priors or multipliers
-    features = (policy.restart, policy.forgetting, policy.constraints)
-    if policy.recipe is not None and all(feature is None for feature in features):
-        given = (problems, policy, policy.recipe, num_rounds, seeds, device, on_round)
-        if is_on_arms(problems[0]):
-            played = _simulate_arms(*given, with_bounds)
-        else:
-            played = _simulate_box(*given)
-    if played is not None:
-        return played
-    if device.type != "cpu":
+    engine = _engine_of(problems[0], policy, seeds, device)
+    if engine is None and device.type != "cpu":
         raise ValueError(
             f"device is {device!s}, but this policy ({policy.acquisition!r}) is played by loops, "
             "which are on the CPU. Leave device= out."
         )
-    return play_loops(problems, policy, num_rounds, seeds, on_round)
+    with progress_bar(num_rounds, "rounds", progress) as advance:
 
+        def on_round(_: int) -> None:
+            advance()
 
-def _simulate_arms(
-    problems: list[Problem],
-    policy: Policy,
-    recipe: BanditGPRecipe,
-    num_rounds: int,
-    seeds: tuple[int, ...],
-    device: torch.device,
-    on_round: Callable[[int], None],
-    with_bounds: bool,
-) -> SimulationResult | None:
-    """Play replicates on arms as one tensor program; return None if no engine can."""
-    arms = Arms(points_of(problems[0]).to(device))
-    engine = player_of(recipe, policy.acquisition, arms, seeds)
-    if engine is None:
-        return None
-    assert isinstance(engine, Replicates)
-    return play_arms(
-        engine,
-        rewards_of(problems, len(seeds), device),
-        problems[0].noise_std or 0.0,
-        num_rounds,
-        seeds,
-        policy.num_initial,
-        with_bounds,
-        on_round,
-    )
-
-
-def _simulate_box(
-    problems: list[Problem],
-    policy: Policy,
-    recipe: BanditGPRecipe,
-    num_rounds: int,
-    seeds: tuple[int, ...],
-    device: torch.device,
-    on_round: Callable[[int], None],
-) -> SimulationResult | None:
-    """Play replicates on a box in lockstep; return None if no engine can."""
-    box = Box(points_of(problems[0]).cpu())
-    engine = None
-    if policy.played is not None:
-        there = Box(box.bounds.to(device))
-        engine = build_box_engine(recipe, policy.played, there, seeds)
+        if isinstance(engine, BoxEngine):
+            return _play_box(engine, problems, num_rounds, seeds, policy.num_initial, on_round)
         if engine is None:
-            return None
+            return play_loops(problems, policy, num_rounds, seeds, on_round)
+        return play_arms(
+            engine,
+            rewards_of(problems, count, device),
+            problems[0].noise_std or 0.0,
+            num_rounds,
+            seeds,
+            policy.num_initial,
+            with_bounds,
+            on_round,
+        )
+
+
+def _engine_of(
+    problem: Problem, policy: Policy, seeds: tuple[int, ...], device: torch.device
+) -> Replicates | BoxEngine | None:
+    """Return the engine that plays replicates of a policy; None if loops have to."""
+    # engines of replicates have no restarts, forgetting, lists of priors or multipliers
+    features = (policy.restart, policy.forgetting, policy.constraints)
+    if policy.recipe is None or any(feature is not None for feature in features):
+        return None
+    points = points_of(problem).to(device)
+    if is_on_arms(problem):
+        engine = player_of(policy.recipe, policy.acquisition, Arms(points), seeds)
+        assert engine is None or isinstance(engine, Replicates)
+        return engine
+    if isinstance(policy.acquisition, RandomSearch):
+        return None
+    return build_box_engine(policy.recipe, policy.acquisition, Box(points), seeds)
+
+
+def _play_box(
+    engine: BoxEngine,
+    problems: list[Problem],
+    num_rounds: int,
+    seeds: tuple[int, ...],
+    num_initial: int,
+    on_round: Callable[[int], None],
+) -> SimulationResult:
+    """Play replicates on a box in lockstep."""
+    box = engine.box
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)
     rounds = range(1, (num_rounds if is_changing else 1) + 1)
     optima = [[optimal_value_of(p, t) for t in rounds] for p in problems]
@@ -202,7 +180,7 @@ def _simulate_box(
     points = torch.empty(len(seeds), num_rounds, box.dim, dtype=DTYPE)
     values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=DTYPE)
     for t in range(num_rounds):
-        if engine is None or t < policy.num_initial:
+        if t < num_initial:
             # as loops with these seeds draw in their initial rounds
             draws = [box.sample(1, generator(seed, t + 1, "sample")) for seed in seeds]
             points[:, t] = torch.cat(draws)
@@ -211,8 +189,7 @@ def _simulate_box(
         rewards = evaluate(problems, points[:, t], t + 1)
         values[:, t] = check_finite("the problem's values", rewards)
         outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
-        if engine is not None:
-            engine.observe(points[:, t], outcomes[:, t])
+        engine.observe(points[:, t], outcomes[:, t])
         on_round(t + 1)
     return SimulationResult(
         arms=None,
