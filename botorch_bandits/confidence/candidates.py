@@ -60,7 +60,7 @@ import copy
 import math
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -96,26 +96,6 @@ MOST_ROWS_SHOWN = 20
 
 class RefutedListWarning(RuntimeWarning):
     """The outcomes refute every prior on a list; no guarantee holds from then on."""
-
-
-def log_densities(
-    outcome: float | NDArray[np.float64],
-    mean: NDArray[np.float64],
-    variance: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return the logarithms of normal densities at an outcome.
-
-    Args:
-        outcome: ``y``; it broadcasts.
-        mean: Means, any shape.
-        variance: Variances of OUTCOMES, noise included, positive.
-    """
-    residual = outcome - mean
-    with np.errstate(over="ignore"):  # an overflow becomes minus infinity, which is refused
-        density: NDArray[np.float64] = -0.5 * (
-            residual * residual / variance + np.log(2.0 * math.pi * variance)
-        )
-    return density
 
 
 @dataclass(frozen=True)
@@ -172,20 +152,6 @@ class EvidenceTable:
         """Go through the priors in the order of the list."""
         return iter(self.rows)
 
-    def to_dataframe(self) -> Any:
-        """Return the table as a pandas ``DataFrame``.
-
-        Raises:
-            ImportError: If pandas is missing; install the extra ``dataframe``.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'."
-            ) from error
-        return pd.DataFrame([asdict(row) for row in self.rows])
-
     def __str__(self) -> str:
         """Return the table as text: at most :data:`MOST_ROWS_SHOWN` priors, best predictions first.
 
@@ -214,7 +180,7 @@ class EvidenceTable:
             )
         left_out = len(in_order) - MOST_ROWS_SHOWN
         if left_out > 0:
-            lines.append(f"and {left_out} more, which `rows` and `to_dataframe()` have")
+            lines.append(f"and {left_out} more, which `rows` has")
         return "\n".join(lines)
 
 

@@ -268,17 +268,17 @@ def realized_ts_regret_bound(
     delta = check_probability("delta", delta)
     known = torch.tensor([list(scales), list(deviations), list(rounds)], dtype=DTYPE)
     scale, deviation, t = known[:, known[2] > 2]
-    steps = scale * _optimism_factor(t, torch.tensor(float(num_points), dtype=DTYPE))
+    points, third = torch.tensor([num_points, 3.0], dtype=DTYPE)
+    steps = scale * _optimism_factor(t, points)
     trivial = largest * known.shape[-1]
     if largest == 0.0:
         return trivial
-    sums = float((steps * deviation + largest / t.square()).sum())
+    sums = (steps * deviation + largest / t.square()).sum()
     sums += largest * (known.shape[-1] - len(t))
-    first = _optimism_factor(torch.tensor(3.0, dtype=DTYPE), torch.tensor(float(num_points)))
-    start = 0.25 * (largest + 0.5 * largest * float(first)) ** 2
-    total = start + 0.25 * float((largest + prior_deviation * steps).square().sum())
-    spread = math.sqrt(total * (math.log(total / start) - 2.0 * math.log(delta)))
-    return min(sums + spread, trivial)
+    start = 0.25 * (largest + 0.5 * largest * _optimism_factor(third, points)) ** 2
+    total = start + 0.25 * (largest + prior_deviation * steps).square().sum()
+    spread = (total * ((total / start).log() - 2.0 * math.log(delta))).sqrt()
+    return min(float(sums + spread), trivial)
 
 
 class PenalizedBounds(NamedTuple):

@@ -270,11 +270,10 @@ def recommendation_now(
         best = [domain.maximize(end, seed(f"recommend {end.name}"))[0] for end in ends]
         points = torch.stack(best)
     if played:
-        X = torch.stack([query.x for query in played])
-        points = torch.cat([_inputs(chooser.front(context), X), points])
+        points = torch.cat([_inputs(chooser.front(context), _distinct(played)), points])
     known = ends[0].look(points)
-    candidates = known.at(slice(len(played) if only_played else None))
-    place = ends[0].choose(candidates)
+    candidates = slice(len(_distinct(played))) if only_played else slice(None)
+    place = ends[0].choose(known.at(candidates))
     x, here = points[place, -settings.domain.dim :].clone(), known.at(place)
     found: dict[str, Any] = {"mean": float(here.mean), "reasons": reasons}
     if here.constraint_mean is not None:
@@ -516,7 +515,7 @@ def best_now(
         return max(told, key=lambda pair: history.rank(pair[1]), default=None)
     if not told or chooser.has_no_data():
         return None
-    points = torch.stack(list({tuple(query.x.tolist()): query.x for query, _ in told}.values()))
+    points = _distinct([query for query, _ in told])
     with torch.no_grad():
         means = chooser.model(now).posterior(_inputs(chooser.front(context), points)).mean[:, 0]
     best = points[means.argmax()]
@@ -530,6 +529,11 @@ def _told(settings: LoopSettings, history: History, chooser: Chooser) -> list[To
     if settings.window is not None:
         first = max(first, history.num_queries - settings.window)
     return [(history.query(o.query_id), o) for o in history.outcomes if o.query_id >= first]
+
+
+def _distinct(queries: list[Query]) -> Tensor:
+    """Return the distinct points of queries, ``n x d``, in the order in which they came first."""
+    return torch.stack(list({tuple(query.x.tolist()): query.x for query in queries}.values()))
 
 
 def _is_here(query: Query, x: Tensor, context: Tensor | None) -> bool:

@@ -50,7 +50,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
-    log_densities,
 )
 from botorch_bandits.confidence.prior_reading import (
     constant_prior_mean,
@@ -190,7 +189,11 @@ class CandidateGroups:
             variances: The same of its predictive variance, including noise.
         """
         mean, variance = means[self.group_of].T, variances[self.group_of].T
-        return log_densities(np.expand_dims(outcomes, -1), mean, self.scales * variance)
+        residual, variance = np.expand_dims(outcomes, -1) - mean, self.scales * variance
+        with np.errstate(over="ignore"):  # an overflow becomes minus infinity, which is refused
+            squares = residual * residual / variance
+            density: NDArray[np.float64] = -0.5 * (squares + np.log(2.0 * math.pi * variance))
+        return density
 
 
 @dataclass(frozen=True, repr=False)
