@@ -160,6 +160,22 @@ def test_the_maximum_over_whole_numbers_is_found(
         box.check_point("x", point)
 
 
+@pytest.mark.parametrize(("integer_dims", "best"), [((0, 1), [1.0, 1.0]), ((0,), [1.0, 1.4])])
+def test_rounding_the_continuous_maximum_would_be_wrong(
+    integer_dims: tuple[int, ...], best: list[float]
+) -> None:
+    """A narrow valley turned by 45 degrees, with its maximum at (1.2, 1.6)."""
+
+    def valley(X: Tensor) -> Tensor:
+        along, across = X.sum(-1) - 2.8, X[..., 0] - X[..., 1] + 0.4
+        return -100.0 * across.square() - 0.01 * along.square()
+
+    box = Box([[-2.0, -2.0], [4.0, 4.0]], integer_dims=integer_dims)
+    point, value = box.maximize(Value(valley))
+    assert point.tolist() == pytest.approx(best, abs=1e-4)
+    assert value == pytest.approx(float(valley(double(best))), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "domain",
     [

@@ -199,6 +199,27 @@ def test_a_search_with_a_storage_goes_on(tmp_path: Path, batch_size: int) -> Non
         assert search.best_params_ == whole.best_params_
 
 
+def test_a_search_that_was_killed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two folds, and between writing scores and telling them."""
+    storage = tmp_path / "search.db"
+    whole = fragile("never", batch_size=2).fit(X, y)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for method in ("_tell", "_evaluate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(BanditSearchCV, method, killed)
+            with pytest.raises(KeyboardInterrupt):
+                fragile("never", batch_size=2, storage=storage).fit(X, y)
+    Fragile.fits = 0
+    search = fragile("never", batch_size=2, storage=storage).fit(X, y)
+    assert Fragile.fits == 6 * 2 + 1  # two had been evaluated
+    assert search.cv_results_["params"] == whole.cv_results_["params"]
+
+
 def test_a_storage_of_another_search_is_refused(tmp_path: Path) -> None:
     storage = tmp_path / "search.db"
     fragile(n_iter=2, storage=storage).fit(X, y)

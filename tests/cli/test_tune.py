@@ -60,6 +60,7 @@ def test_show_prints_the_rounds_of_a_folder_and_of_a_storage(capsys):
     text = capsys.readouterr().out
     assert "6: 6 told, 0 pending, 0 failed, 0 retracted" in text
     assert f"{result()['best_reward']:.6g} in round {result()['best_round']}" in text
+    assert "C=Float(low=0.0001, high=100, log=True)" in text
     assert main(["show", "run/run.db"]) == 0
     assert capsys.readouterr().out == text
 
