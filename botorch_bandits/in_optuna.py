@@ -10,6 +10,8 @@ import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
 from botorch_bandits.checks import check_instance
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import Failure, History, Query
@@ -118,20 +120,19 @@ def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict
     kinds = optuna.distributions
     if domain is not None and domain.names:
         return {name: _distribution(kinds, each) for name, each in domain.parameters.items()}
-    found = {}
-    points = [query.x.tolist() for query in history.queries]
-    if domain is not None and domain.choices is not None:
-        points = domain.choices.tolist()
-    for i in range(history.dim):
-        if domain is not None and domain.bounds is not None:
-            low, high = domain.bounds[:, i].tolist()
-        else:
-            values = [point[i] for point in points] or [0.0]
-            low, high = min(values), max(values)
-        is_whole = domain is not None and i in domain.integer_dims
-        kind = kinds.IntDistribution if is_whole else kinds.FloatDistribution
-        found[f"x{i}"] = kind(int(low), int(high)) if is_whole else kind(low, high)
-    return found
+    bounds = None if domain is None else domain.bounds
+    if bounds is None:
+        X = None if domain is None else domain.choices
+        if X is None:
+            X = torch.stack([each.x for each in history.queries] or [torch.zeros(history.dim)])
+        bounds = torch.stack(X.aminmax(dim=0))
+    whole = () if domain is None else domain.integer_dims
+    return {
+        f"x{i}": kinds.IntDistribution(int(low), int(high))
+        if i in whole
+        else kinds.FloatDistribution(low, high)
+        for i, (low, high) in enumerate(bounds.T.tolist())
+    }
 
 
 def _distribution(kinds: Any, parameter: Any) -> Any:
@@ -147,7 +148,8 @@ def _trial(
 ) -> Any:
     """Return one query as a trial."""
     outcome = history.outcome(query.id)
-    failure: Failure | None = history.failure(query.id) or history.retraction(query.id)
+    retraction = history.retraction(query.id)
+    failure: Failure | None = history.failure(query.id) or retraction
     states = optuna.trial.TrialState
     state = states.RUNNING if failure is None else states.FAIL
     system: dict[str, Any] = {}
@@ -158,7 +160,6 @@ def _trial(
     if outcome is not None:
         state = states.COMPLETE
         system = {CONSTRAINTS: list(outcome.constraints)} if outcome.constraints else {}
-    retraction = history.retraction(query.id)
     if failure is not None:
         attributes |= {"state": history.state(query.id), "reason": failure.reason}
     if retraction is not None:
