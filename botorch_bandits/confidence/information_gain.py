@@ -659,25 +659,23 @@ def _sizes_of_grid(bounds: Tensor, kernel: Kernel, max_points: int) -> list[int]
         kernel: A stationary kernel.
         max_points: The largest number of points of the grid.
     """
-    dim = bounds.shape[-1]
-    sizes = [2] * dim
-    lengths = (bounds[1] - bounds[0]).tolist()
-    center = bounds.mean(0)
+    lengths, center = (bounds[1] - bounds[0]).tolist(), bounds.mean(0)
+    sizes = [2] * len(lengths)
+
+    def error(axis: int) -> float:
+        spacing = lengths[axis] / (sizes[axis] - 1)
+        return _interpolation_error(kernel, center, axis, spacing, 16)
+
     with torch.no_grad():
-        errors = [_interpolation_error(kernel, center, j, lengths[j], 16) for j in range(dim)]
+        errors = [error(axis) for axis in range(len(lengths))]
         while True:
-            worst = max(range(dim), key=lambda j: errors[j])
-            if errors[worst] <= 0.0:
-                return sizes
-            larger = [
-                max(size + 1, math.ceil(1.05 * size)) if j == worst else size
-                for j, size in enumerate(sizes)
-            ]
-            if math.prod(larger) > max_points:
+            worst = errors.index(max(errors))
+            larger = [*sizes]
+            larger[worst] = max(sizes[worst] + 1, math.ceil(1.05 * sizes[worst]))
+            if errors[worst] <= 0.0 or math.prod(larger) > max_points:
                 return sizes
             sizes = larger
-            spacing = lengths[worst] / (sizes[worst] - 1)
-            errors[worst] = _interpolation_error(kernel, center, worst, spacing, 16)
+            errors[worst] = error(worst)
 
 
 def _interpolation_error(
@@ -702,8 +700,7 @@ def _interpolation_error(
     points[:-1, axis] += u * spacing
     points[-1, axis] += half * spacing
     ends = points[[0, len(u) - 1]]
-    with_ends = kernel(points, ends).to_dense()
-    with_ends = with_ends.detach()
+    with_ends = kernel(points, ends).to_dense().detach()
     prior, between = float(with_ends[0, 0]), float(with_ends[0, 1])
     low, high = with_ends[:-1, 0], with_ends[:-1, 1]
     left = 1.0 - u
