@@ -202,8 +202,3 @@ def _thompson_on_choices(scale: Scale, num_choices: int) -> Measurement:
     timing = compare(theirs, ours, scale.repeats)
     note = "other draws from one law, so there are no results to compare"
     return timing.line(f"ts-drop-in: {num_choices} choices", 1, 3, note=note)
-
-
-# --- lists of priors ---------------------------------------------------------------------------
-
-LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.1, 1.0, 10.0)
