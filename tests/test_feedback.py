@@ -23,17 +23,15 @@ from botorch_bandits import (
     Censored,
     CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    History,
     Ignored,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
     Query,
-    RandomSearch,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning
-from botorch_bandits.core.posterior import Posterior
 from botorch_bandits.feedback import LateOutcomeWarning
 from tests.models.textbook import double, posterior, squared_exponential
 from tests.records import rebuilt
@@ -43,6 +41,7 @@ LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
 BOUNDS = {"rkhs_bound": 3.0, "noise_bound": 0.1, "delta": 0.1}
 IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
 CENSORED = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4)
+FILLED: dict[str, Any] = {"minimum": -1.0, "outcome_bound": 2.0, "fill": "soft"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning")
 
@@ -60,74 +59,79 @@ def make_loop(
     )
 
 
-def reward(x: Tensor) -> float:
-    return math.sin(7.0 * float(x))
+# ask, tell one of those without an outcome or let it fail, move the clock (back, too), look
+ACTIONS = st.lists(
+    st.one_of(
+        st.just(("ask", 0.0)),
+        st.tuples(st.sampled_from(["tell", "fail"]), st.integers(0, 20)),
+        st.tuples(st.just("clock"), st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 7.0, -2.0])),
+        st.just(("look", 0.0)),
+    ),
+    min_size=1,
+    max_size=60,
+)
 
 
-class Reference:
-    """The paper's definitions, from a list of events, query by query."""
-
-    def __init__(self, max_delay: float) -> None:
-        self.max_delay = max_delay
-        self.asked: list[int] = []  # round of each query
-        self.delays: dict[int, float] = {}
-        self.failed: set[int] = set()
-
-    def ask(self) -> None:
-        self.asked.append(len(self.asked) + 1)
-
-    def tell(self, query: int) -> None:
-        # usable for the first time when the next query is chosen
-        self.delays[query] = len(self.asked) + 1 - self.asked[query]
-
-    def state(self, query: int) -> str:
-        """When the next query is chosen."""
-        if query in self.failed:
-            return "lost"
-        t, s = len(self.asked) + 1, self.asked[query]
-        delay = self.delays.get(query, math.inf)
-        if delay <= min(self.max_delay, t - s):
-            return "usable"
-        if query in self.delays:
-            return "late"
-        return "pending" if t - s < self.max_delay else "lost"
-
-
-# actions: None asks, a number tells one of the queries without an outcome, or lets it fail below 0
-ACTIONS = st.lists(st.one_of(st.none(), st.integers(-5, 20)), min_size=1, max_size=40)
-
-
-@settings(max_examples=60, deadline=None)
-@given(actions=ACTIONS, max_delay=st.integers(1, 6))
-def test_bookkeeping_is_the_papers(actions: list[int | None], max_delay: int) -> None:
-    feedback = Censored(-1.0, 2.0, max_delay=max_delay)
-    loop = BanditLoop(Arms(CHOICES), None, RandomSearch(), feedback=feedback)
-    reference = Reference(max_delay)
-    for action in actions:
-        waiting = [query.id for query in loop.history.pending()]
-        if action is None or not waiting:
-            loop.ask()
-            reference.ask()
-        else:
-            query_id = waiting[action % len(waiting)]
-            if action < 0:
-                loop.fail(query_id)
-                reference.failed.add(query_id)
-                continue
-            late = max_delay < len(reference.asked) + 1 - reference.asked[query_id]
-            if late:
-                with pytest.warns(LateOutcomeWarning, match="kept out of"):
-                    loop.tell(query_id, 0.25 * query_id)
+@settings(max_examples=100, deadline=None)
+@given(
+    actions=ACTIONS,
+    max_delay=st.one_of(st.none(), st.integers(1, 5)),
+    unit=st.sampled_from(["rounds", "seconds"]),
+)
+def test_a_query_is_observed_pending_or_lost_as_defined(
+    actions: list[tuple[str, float]], max_delay: int | None, unit: str
+) -> None:
+    feedback = Censored(0.0, 1.0, max_delay=max_delay, unit=unit)
+    history, now = History(1), 0.0
+    longest = math.inf if max_delay is None else max_delay
+    for action, number in [*actions, ("look", 0.0)]:
+        waiting = history.pending()
+        if action == "ask":
+            history.record(history.new_query(double([0.0]), "acquisition", now))
+        elif action in ("tell", "fail") and waiting:
+            query_id = waiting[int(number) % len(waiting)].id
+            if action == "tell":
+                history.record(history.new_outcome(query_id, 0.5, now))
             else:
-                loop.tell(query_id, 0.25 * query_id)
-            reference.tell(query_id)
-        view = loop.feedback_view()
-        states = [reference.state(i) for i in range(len(reference.asked))]
-        assert [i for i, s in enumerate(states) if s == "pending"] == list(view.pending)
-        assert [i for i, s in enumerate(states) if s == "late"] == list(view.late)
-        assert [i for i, s in enumerate(states) if s in ("lost", "late")] == list(view.lost)
-        labels = [0.25 * i if s == "usable" else None for i, s in enumerate(states)]
-        assert labels == list(view.rewards)
+                history.record(history.new_failure(query_id, now))
+        elif action == "clock":
+            now += number
+        elif action == "look":
+            view, t = feedback.view(history, history.num_queries + 1, now), history.num_queries + 1
+            for query in history.queries:
+                outcome, has_failed = history.outcome(query.id), history.failure(query.id)
+                age = t - query.round_number if unit == "rounds" else now - query.asked_at
+                expected = "lost"
+                if outcome is not None:
+                    delay = outcome.arrived_round + 1 - query.round_number
+                    delay = delay if unit == "rounds" else outcome.arrived_at - query.asked_at
+                    expected = "observed" if delay <= longest else "late"
+                elif has_failed is None and (age < longest or (unit, age) == ("seconds", longest)):
+                    expected = "pending"
+                assert (view.rewards[query.id] is not None) == (expected == "observed")
+                assert (query.id in view.pending) == (expected == "pending")
+                assert (query.id in view.lost) == (expected in ("lost", "late"))
+                assert (query.id in view.late) == (expected == "late")
+
+
+@given(
+    num_queries=st.integers(0, 12),
+    max_delay=st.integers(1, 6),
+    window=st.sampled_from(["pending", "all"]),
+)
+def test_the_sum_has_the_same_queries_everywhere(
+    num_queries: int, max_delay: int, window: str
+) -> None:
+    """By number, as the loop and its rules on arms ask, and by position, as a drop-in does."""
+    feedback = Censored(0.0, 1.0, max_delay=max_delay, window=window)
+    waited_for = list(range(max(0, num_queries - max_delay + 1), num_queries))
+    last = list(range(max(0, num_queries - max_delay), num_queries))
+    expected = last if window == "all" else waited_for
+    assert feedback.summed(range(num_queries), num_queries) == expected
+    assert feedback.summed(waited_for, num_queries) == expected
+    assert Censored(0.0, max_delay=max_delay, window=window).summed(waited_for, num_queries) == []
+    by_clock = Censored(0.0, 1.0, max_delay=max_delay, unit="seconds")
+    assert by_clock.summed(range(num_queries), num_queries) == list(range(num_queries))
 
 
 def mean_at(query: Query, X: Tensor, labels: Sequence[float]) -> float:
@@ -135,20 +139,6 @@ def mean_at(query: Query, X: Tensor, labels: Sequence[float]) -> float:
     rest = double(labels) - MINIMUM
     at = X, rest, NOISE, query.x.unsqueeze(0)
     return MINIMUM + float(posterior(squared_exponential(LENGTHSCALE), *at)[0])
-
-
-def test_arrivals_do_not_factorize_again() -> None:
-    arms = make_loop("arms")
-    for _ in range(3):
-        arms.ask()
-    assert arms._chooser._arms is not None
-    posterior = arms._chooser._arms.player.posterior
-    assert isinstance(posterior, Posterior)
-    assert posterior.num_kept == 2
-    arms.tell(1, 0.5)
-    arms.ask()  # one row for the third query, and two by which an outcome replaces a pseudo-value
-    assert arms._chooser._arms.player.posterior is posterior
-    assert posterior.num_kept == 5
 
 
 def test_delays_in_seconds() -> None:
@@ -275,46 +265,6 @@ def test_a_minimum_that_is_lowered_is_told_where_it_falls_further() -> None:
     assert lowering.settings.feedback.current_minimum(lowering.history) == -2.2
 
 
-def test_a_users_model_is_conditioned() -> None:
-    seen = []
-
-    class Factory(FittedSingleTaskGP):
-        def __call__(self, X: Tensor, Y: Tensor) -> Any:
-            seen.append((len(X), float(Y.min())))
-            return super().__call__(X, Y)
-
-    loop = BanditLoop(
-        Box([[0.0], [1.0]], num_restarts=2, raw_samples=16),
-        Factory([[0.0], [1.0]]),
-        GPUpperConfidenceBound.with_options(width=1.0),
-        feedback=CENSORED,
-        num_initial=3,
-    )
-    for _ in range(3):
-        query = loop.ask()
-        loop.tell(query.id, reward(query.x))
-    loop.ask()
-    loop.ask()
-    model = loop.current_model()
-    assert seen[-1][0] == 3  # pseudo-values are never fitted to
-    assert model.train_targets.shape[-1] == 5
-    assert min(low for _, low in seen) > MINIMUM
-
-
-def test_guarantee_names_the_theorem() -> None:
-    loop = make_loop()
-    guarantee = loop.guarantee()
-    assert guarantee.theorem is not None
-    assert "Theorem 1" in guarantee.theorem
-    assert guarantee.holds
-    loop.ask()
-    guarantee = loop.guarantee()
-    assert guarantee.holds  # pending queries are part of the theorem
-    assert guarantee.regret is not None
-    assert guarantee.regret.num_rounds == 1
-    assert guarantee.regret_bound is None  # it is one on rho_m times the regret
-
-
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [
@@ -371,6 +321,23 @@ def test_guarantee_names_the_theorem() -> None:
             ),
             ValueError,
             "feedback=Ignored it never sees pending points",
+        ),
+        *(
+            (
+                lambda pairs=pairs: Censored(0.0, 1.0, constraint_bounds=pairs),
+                ValueError,
+                "bounds is",
+            )
+            for pairs in ((), ((1.0, 0.0),), (1.0, 2.0), ((0.0, 1.0, 2.0),))
+        ),
+        *(
+            (lambda given=given: Censored(**{**FILLED, **given}), ValueError, message)
+            for given, message in (
+                ({"minimum": None, "minimum_proxy": 1.0}, "needs minimum="),
+                ({"on_lower": "lower"}, "minimum that holds"),
+                ({"outcome_bound": None}, "needs outcome_bound="),
+                ({"fill": "middle", "delay_distribution": (1.0,)}, "does not use it"),
+            )
         ),
         (lambda: Censored(outcome_bound=1.0), ValueError, "pass either minimum="),
         (lambda: Censored(0.0, 1.0, minimum_proxy=2.0), ValueError, "pass either minimum="),

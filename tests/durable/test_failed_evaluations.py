@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import ON_BOXES, assert_same, rebuilt
+from records import assert_same
 from torch import Tensor
 
 from botorch_bandits import (
@@ -20,27 +20,13 @@ from botorch_bandits import (
 )
 from botorch_bandits.loop import RepeatedFailureWarning
 
-from .cases import ARMS, BOX, MODEL, UCB
+from .cases import ARMS, MODEL, UCB
 
 FAILED = pytest.mark.filterwarnings("ignore:.*It is recorded as failed:RuntimeWarning")
 
 
 def value(x: Tensor) -> float:
     return -float((x[-1] - 0.3) ** 2)
-
-
-class Flaky:
-    """Raises in some of its calls, counted from 1."""
-
-    def __init__(self, *bad_calls: int) -> None:
-        self.bad_calls = bad_calls
-        self.points: list[list[float]] = []
-
-    def __call__(self, x: Tensor) -> float:
-        self.points.append(x.tolist())
-        if len(self.points) in self.bad_calls:
-            raise OSError("no such machine")
-        return value(x)
 
 
 def arms_loop(**more: Any) -> BanditLoop:
@@ -119,30 +105,6 @@ def test_guarantees_know_points_that_are_avoided() -> None:
     assert after.bands is not None
     assert "1 failed point enters at the posterior mean" in after.bands.gaps
     assert (after.regret.num_rounds, after.regret.num_others) == (4, 2)
-
-
-@FAILED
-@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
-def test_a_storage_with_failures_goes_on(domain: Any, tmp_path: Path) -> None:
-    def open_loop() -> BanditLoop:
-        return BanditLoop(domain, MODEL, UCB, storage=tmp_path / "run.db")
-
-    function, again = Flaky(2, 3, 4, 5, 8), Flaky(2, 3, 4, 5, 8)
-    whole = BanditLoop(domain, MODEL, UCB)
-    run(whole, function, 10, catch=OSError, progress=False)
-    for num_rounds in (1, 2, 1, 3, 3):
-        with open_loop() as loop:
-            run(loop, again, num_rounds, catch=OSError, progress=False)
-    assert_same(again.points, function.points, ON_BOXES)
-    with open_loop() as loop:
-        assert [failure.avoided for failure in loop.history.failures] == [True] * 5
-        records = [{**r, "asked_at": 0, "arrived_at": 0} for r in loop.history.to_records()]
-        expected = [{**r, "asked_at": 0, "arrived_at": 0} for r in whole.history.to_records()]
-        assert_same(records, expected, ON_BOXES)
-        assert records[1]["avoided"] is True
-        assert "avoided" not in records[0]
-        following = rebuilt(BanditLoop(domain, MODEL, UCB), loop.history).ask().x
-        assert_same(following, whole.ask().x, ON_BOXES)
 
 
 @pytest.mark.filterwarnings("ignore::botorch_bandits.loop.RepeatedFailureWarning")

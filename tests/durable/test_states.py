@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
 from gpytorch.kernels import MaternKernel
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,7 +30,7 @@ from botorch_bandits import (
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
 from botorch_bandits.loop import StorageError
 from botorch_bandits.loop import log as loop_log
-from botorch_bandits.loop.store import open_store, read_store
+from botorch_bandits.loop.store import open_store
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build
 
@@ -41,76 +40,6 @@ NAN = float("nan")
 
 def double(values: Any) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def test_a_failed_query_is_no_longer_pending() -> None:
-    seen = []
-
-    def acquisition(model: Any, X_pending: torch.Tensor | None, best: float | None) -> Any:
-        seen.append(X_pending)
-        return UpperConfidenceBound(model, beta=4.0)
-
-    loop = BanditLoop(BOX, MODEL, acquisition)
-    loop.attach([0.5], 0.0)
-    first, second = loop.ask(), loop.ask()
-    loop.fail(first.id)
-    loop.ask()
-    assert seen[-1].tolist() == [second.x.tolist()]
-    assert [query.id for query in loop.history.pending_in(4)] == [2]
-    assert [query.id for query in loop.history.pending_in(3)] == [1]
-
-
-def test_an_answer_is_given_once_and_refused_when_it_differs() -> None:
-    loop = build("arms, constraints")
-    query, other = loop.ask(), loop.ask()
-    outcome = loop.tell(query.id, 1.0, [0.5, -0.5])
-    before = loop.history.to_records()
-    assert loop.tell(query.id, 1.0, [0.5, -0.5]) is outcome
-    for reward, constraints in ((2.0, [0.5, -0.5]), (1.0, [0.5, 0.0]), (NAN, [0.5, -0.5])):
-        with pytest.raises(ValueError, match=r"already has the reward|reward is nan"):
-            loop.tell(query.id, reward, constraints)
-    with pytest.raises(ValueError, match="is already told"):
-        loop.fail(query.id)
-    assert loop.history.to_records() == before
-    failure = loop.fail(other.id, "lost in the post")
-    assert loop.fail(other.id, "another reason") is failure
-    with pytest.raises(ValueError, match=r"failed \(lost in"):
-        loop.tell(other.id, 1.0, [0.0, 0.0])
-    for wrong, error in ((3, TypeError), ("", ValueError)):
-        with pytest.raises(error, match="reason"):
-            loop.fail(loop.ask().id, wrong)  # type: ignore[arg-type]
-    with pytest.raises(KeyError, match="never asked"):
-        loop.fail(99)
-
-
-def test_beyond_the_horizon_nothing_is_asked() -> None:
-    loop = BanditLoop(BOX, MODEL, UCB, context_dim=1, horizon=1)
-    loop.ask([0.1])
-    for call in (lambda: loop.ask([0.0]), lambda: loop.attach([0.5], 1.0, context=[0.0])):
-        with pytest.raises(RuntimeError, match="horizon=1"):
-            call()
-    assert loop.history.num_queries == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1.5], 0.0), "outside"),
-        (([0.5], NAN), "reward is nan"),
-        (([0.5, 0.5], 0.0), "length 1"),
-        (([NAN], 0.0), "is nan"),
-        (([0.5], 0.0, [1.0]), "there are no constraints"),
-        (([0.5], 0.0, None, [1.0]), "context"),
-    ],
-)
-def test_what_is_refused_is_not_written(
-    arguments: tuple[Any, ...], message: str, tmp_path: Path
-) -> None:
-    with BanditLoop(BOX, MODEL, UCB, storage=tmp_path / "run.db") as loop:
-        with pytest.raises(ValueError, match=message):
-            loop.attach(*arguments)
-        assert read_store(tmp_path / "run.db")[1] == []
-        assert loop.history.num_queries == 0
 
 
 class TestStorageOfALoop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -14,11 +14,14 @@ from torch import Tensor
 
 from botorch_bandits import (
     AdditiveEpochs,
+    AMMUpperConfidenceBound,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesUpperConfidenceBound,
     Censored,
+    DMMUpperConfidenceBound,
     ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -27,12 +30,16 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    MeanOnly,
     MultiplicativeEpochs,
     OracleRestart,
     PrimalDual,
     Query,
+    RandomizedUpperConfidenceBound,
     SlidingWindow,
     TimeVaryingKernel,
+    VarianceOnly,
 )
 from botorch_bandits.penalties import Polynomial
 from tests.models.textbook import double, posterior, squared_exponential
@@ -50,10 +57,22 @@ CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
 GRID = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)
 
 BOUNDS = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA, "any_lambda": True}
+NORMS = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
 METHODS = {
     "igp": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
     "ucb": GPUpperConfidenceBound.with_options(width=WIDTHS[0]),
     "draws": GPThompsonSampling.with_options(**BOUNDS),
+    # whose rounds are not computed here
+    "theorem": GPUpperConfidenceBound.with_options(delta=DELTA),
+    "amm": AMMUpperConfidenceBound.with_options(**NORMS),
+    "dmm": DMMUpperConfidenceBound.with_options(**NORMS),
+    "improvement": LogExpectedImprovement.with_options(),
+    "observed": LogExpectedImprovement.with_options(incumbent="observed"),
+    "mean": MeanOnly.with_options(),
+    "deviation": VarianceOnly.with_options(),
+    "random width": RandomizedUpperConfidenceBound.with_options(),
+    "list": CandidatesUpperConfidenceBound.with_options(),
+    "mixture": CandidatesUpperConfidenceBound.with_options(form="mixture", width=2.0),
 }
 SEPARATE = {
     "igp": LagrangianUpperConfidenceBound.with_options(**BOUNDS),
@@ -120,19 +139,32 @@ class Setting:
             **known, outcome_bound=SPAN, max_delay=MAX_DELAY, **FILLS.get(self.feedback, {})
         )
 
-    def loop(self, **more: Any) -> BanditLoop:
-        """Return a loop with these settings."""
+    def prior(self) -> Any:
+        """Return the recipe of the model."""
+        if self.method in ("list", "mixture"):
+            return BanditGP.with_candidates(
+                [BanditGP.with_kernel(RBFKernel(), NOISE, lengthscale=each) for each in LENGTHS]
+            )
         kernel = RBFKernel()
         if self.is_separate:
             kernel = RBFKernel(batch_shape=torch.Size([3])).double()
             kernel.lengthscale = double(LENGTHS).view(-1, 1, 1)
+        return BanditGP.with_kernel(
+            kernel,
+            noise=NOISE,
+            lengthscale=None if self.is_separate else LENGTHS[0],
+            prior_mean=0.3 if self.special == "prior mean" else 0.0,
+        )
+
+    def loop(self, **more: Any) -> BanditLoop:
+        """Return a loop with these settings."""
         given: dict[str, Any] = {
-            "model": BanditGP.with_kernel(
-                kernel,
-                noise=NOISE,
-                lengthscale=None if self.is_separate else LENGTHS[0],
-                prior_mean=0.3 if self.special == "prior mean" else 0.0,
+            "domain": (
+                Arms(CHOICES)
+                if self.domain == "arms"
+                else Box([[0.0], [1.0]], num_restarts=4, raw_samples=64)
             ),
+            "model": self.prior(),
             "acquisition": (SEPARATE if self.is_separate else METHODS)[self.method],
             "forgetting": FORGETTING[self.forgetting],
             "feedback": self.feedback_of_loop(),
@@ -144,11 +176,11 @@ class Setting:
             "maximize": self.sign > 0.0,
             "seed": 3,
         }
-        box = Box([[0.0], [1.0]], num_restarts=4, raw_samples=64)
-        return BanditLoop(Arms(CHOICES) if self.domain == "arms" else box, **{**given, **more})
+        return BanditLoop(**{**given, **more})
 
-    def on(self, domain: str) -> Setting:
-        return replace(self, domain=domain)
+    @property
+    def name(self) -> str:
+        return "-".join(map(str, astuple(self)))
 
     def tell(self, loop: BanditLoop) -> None:
         """Tell what has come until the next round, as far as the records say."""

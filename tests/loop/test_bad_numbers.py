@@ -1,23 +1,23 @@
-"""Numbers and settings that gave wrong results without a word are refused, each with its name."""
+"""Kernels, models and numbers of rows that gave wrong results are refused, each by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import (
-    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
+    ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    SlidingWindow,
     TimeVaryingKernel,
 )
 from botorch_bandits.checks import check_kernel_columns
@@ -28,58 +28,11 @@ KNOWN = {"rkhs_bound": 1.0, "noise_bound": 0.1}
 BOX = Box([[0.0], [1.0]])
 CUBE = Box([[0.0] * 3, [1.0] * 3])
 POINTS = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
-HIDDEN = np.ma.array([0.1, 0.2, 0.3], mask=[False, True, False])
 
 
 def a_loop(domain: Any = BOX, kernel: Kernel | None = None, **settings: Any) -> BanditLoop:
     model = BanditGP.with_kernel(MaternKernel(nu=2.5) if kernel is None else kernel, noise=0.01)
     return BanditLoop(domain, model, **{"acquisition": WIDTH, **settings})
-
-
-GIVEN: dict[str, tuple[Callable[[], Any], str]] = {
-    "a masked point": (lambda: a_loop(CUBE).attach(HIDDEN, 1.0), r"x is an array .* \[1\]"),
-    "a masked context": (lambda: a_loop(context_dim=3).ask(HIDDEN), "context is an array"),
-    "masked arms": (lambda: Arms(HIDDEN.reshape(3, 1)), "choices is an array"),
-    "masked bounds": (lambda: Box(np.ma.array([[0.0], [1.0]], mask=[[0], [1]])), "bounds is an"),
-    "masked numbers of arms": (
-        lambda: a_loop(Arms(POINTS)).ask(available=np.ma.array([0, 1], mask=[0, 1])),
-        "available is an array with 1 masked",
-    ),
-    "arms of less than float64": (
-        lambda: a_loop(Arms(POINTS)).ask(available=[[np.float32(0.25)]]),
-        r"available\[0\]\[0\] is a float32 number",
-    ),
-    "a masked seed": (lambda: a_loop(seed=np.ma.array(3, mask=True)), "seed is masked"),
-    "a complex point": (lambda: a_loop(CUBE).attach(HIDDEN.data + 1j, 1.0), "x has dtype complex"),
-    "complex arms": (lambda: Arms(np.array([[1j]])), "choices has dtype complex"),
-    "a rounded point": (
-        lambda: a_loop(CUBE).attach([0.1, np.float32(0.2), 0.3], 1.0),
-        r"x\[1\] is a float32 number",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", GIVEN)
-def test_what_was_changed_without_a_word_is_refused(case: str) -> None:
-    call, message = GIVEN[case]
-    with pytest.raises(TypeError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (HIDDEN[:2], "constraints is an array with 1 masked"),
-        ([0.1, np.ma.masked], r"constraints\[1\] is masked"),
-        (np.array([0.1, 1j]), "constraints has dtype complex128"),
-    ],
-)
-def test_constraint_values_are_told_as_they_were_seen(values: Any, message: str) -> None:
-    loop = a_loop(constraints=AdditiveEpochs(num_constraints=2, epoch_length=5))
-    query = loop.ask()
-    with pytest.raises(TypeError, match=message):
-        loop.tell(query.id, 1.0, constraints=values)
-    assert loop.history.num_arrived == 0
 
 
 class Cone(Kernel):
@@ -180,19 +133,36 @@ def test_lengthscales_are_those_of_the_columns(case: str) -> None:
         a_loop(CUBE, kernel, forgetting=TimeVaryingKernel(0.1))
 
 
-def test_the_silent_case_was_another_kernel() -> None:
-    """What GPyTorch makes of two lengthscales on one column, computed here."""
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
-    kernel.base_kernel.lengthscale = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    x, z = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    value = float((kernel(x, z).to_dense() / kernel.outputscale).detach().squeeze())
-    assert value == pytest.approx(float(torch.tensor(-0.5 * (1.0 + 0.25)).exp()), rel=1e-6)
-    with pytest.raises(ValueError, match="ard_num_dims=2 on 1 columns"):
-        check_kernel_columns(kernel, 1)
-
-
 def test_right_columns_pass() -> None:
     parts = RBFKernel(active_dims=[0]) * ScaleKernel(RBFKernel(ard_num_dims=2, active_dims=[1, 2]))
     check_kernel_columns(parts, 3)
     check_kernel_columns(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), 3)
     assert a_loop(BOX, parts, context_dim=2).ask([0.1, 0.2]).id == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"model": None}, {"forgetting": ExponentialWeights(0.9)}],
+    ids=["recipe", "default", "weights"],
+)
+def test_too_many_distinct_rows_are_refused(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exact model of them would not end; a window and a model of one's own go on."""
+    monkeypatch.setattr("botorch_bandits.loop.engines.MOST_ROWS", 5)
+
+    def attached(places: Any, **options: Any) -> BanditLoop:
+        model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
+        loop = BanditLoop(BOX, **{"model": model, "acquisition": WIDTH, **options})
+        for place in places:
+            loop.attach([place], place)
+        return loop
+
+    loop = attached([0.0, 0.2, 0.2, 0.4, 0.4, 0.6], **settings)
+    loop.tell(loop.ask().id, 0.5)  # four distinct points, and then five
+    with pytest.raises(ValueError, match=r"5 distinct.*model=.*SingleTaskVariationalGP"):
+        loop.ask()
+    assert (loop.history.num_queries, loop.history.num_arrived) == (7, 7)
+    places = [i / 10 for i in range(9)]
+    attached(places, forgetting=SlidingWindow(4)).ask()
+    attached(places, model=SingleTaskGP).ask()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from botorch.test_functions import Branin
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from gpytorch.kernels import Kernel, RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -17,7 +17,6 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -26,9 +25,6 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.core.priors import Stack
-from botorch_bandits.core.round_posterior import extended
-from botorch_bandits.core.rows import Rows
 
 CHOICES = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
@@ -53,22 +49,6 @@ def make_loop(domain: str, acquisition: Any, kernel: Kernel | None = None, **opt
         seed=2,
         **options,
     )
-
-
-def test_rows_on_arms_are_added_and_not_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop("arms", ACQUISITIONS["IGP-UCB"])
-    kept = []
-
-    def counted(prior: Stack, lam: Tensor, rows: Rows, factor: Tensor) -> Tensor:
-        kept.append(len(rows) - factor.shape[-1])
-        return extended(prior, lam, rows, factor)
-
-    monkeypatch.setattr("botorch_bandits.core.conditioner.extended", counted)
-    for t in range(4):
-        query = loop.ask(context=torch.tensor([t % 2], dtype=torch.float64))
-        loop.tell(query.id, 0.1 * t)
-    assert kept == [0, 1, 1, 1]  # the rows that each round adds to the factor
-    assert loop._chooser._arms is not None  # no model was built
 
 
 def test_integer_dimensions_in_a_context() -> None:
@@ -137,45 +117,3 @@ def test_run_plays_contexts() -> None:
         _ = results[0].regret
     with pytest.raises(ValueError, match="contexts has 6 rows"):
         run(loop, problem, 1, contexts=contexts, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("context", "error", "message"),
-    [
-        (None, ValueError, "context is missing"),
-        (torch.tensor([0.1, 0.2]).double(), ValueError, "context"),
-        (torch.tensor([0.1]), TypeError, "float64"),
-        ([float("nan")], ValueError, "nan"),
-    ],
-)
-def test_bad_contexts_are_refused_before_anything_is_recorded(
-    context: Any, error: type[Exception], message: str
-) -> None:
-    loop = make_loop("arms", ACQUISITIONS["IGP-UCB"])
-    with pytest.raises(error, match=message):
-        loop.ask(context=context)
-    assert loop.history.num_queries == 0
-
-
-def test_context_without_context_dim_is_refused() -> None:
-    loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
-    with pytest.raises(ValueError, match="context_dim=0"):
-        loop.ask(context=[0.1])
-
-
-def test_dimensions_in_the_options_are_checked_with_the_contexts_at_once():
-    settings = {"horizon": 100, "smoothness": 2.5}
-    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01)
-    with pytest.raises(ValueError, match="has dim=1"):
-        BanditLoop(
-            Box([[0.0], [1.0]]),
-            model,
-            ChangePointUpperConfidenceBound.with_options(dim=1, **settings),
-            context_dim=1,
-        )
-    BanditLoop(
-        Box([[0.0], [1.0]]),
-        model,
-        ChangePointUpperConfidenceBound.with_options(dim=2, **settings),
-        context_dim=1,
-    ).ask([0.5])

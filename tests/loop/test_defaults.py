@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +29,9 @@ from botorch_bandits import (
     Space,
 )
 from botorch_bandits.fingerprints import fingerprint
-from botorch_bandits.loop import DifferentSettingsError
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
 from tests.records import rebuilt
-
-SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
 
 
 def box() -> Box:
@@ -126,12 +122,6 @@ def test_five_rounds_are_drawn_where_no_acquisition_is_given() -> None:
     assert make(acquisition=RandomSearch()).settings.num_initial == 0
 
 
-def test_without_uniform_rounds_it_begins_with_the_prior() -> None:
-    loop = make(num_initial=0)
-    assert play(loop, 3)
-    assert loop.history.queries[0].origin != "acquisition"
-
-
 def with_one_bad_reward(**options: Any) -> tuple[BanditLoop, Tensor, Tensor]:
     """Return a loop with rewards of which one is far below the others, its inputs and rewards."""
     given = torch.tensor([[-1.0, 0.0], [0.0, 4.0], [1.0, 2.0], [1.5, 9.0], [2.0, 5.0], [0.4, 3.0]])
@@ -206,18 +196,6 @@ def test_contexts_are_seen() -> None:
     assert late[1] == pytest.approx(0.8, abs=0.15)
 
 
-def test_categories_stay_categories_beside_a_context() -> None:
-    loop = make(SPACE, context_dim=2)
-    for t in range(7):
-        query = loop.ask(context=[float(t % 3), 1.0])
-        assert set(query.parameters) == {"rate", "kind"}
-        loop.tell(query.id, float(query.parameters["kind"] == "b") - query.parameters["rate"])
-    model = loop.current_model()
-    # two contexts, the rate, and a column a category
-    assert model.covar_module.base_kernel.lengthscale.numel() == 6
-    assert model.closed_form is not None
-
-
 def test_a_space_is_learned_with_its_categories() -> None:
     domain = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"]), "n": Integer(1, 4)})
     loop = make(domain)
@@ -236,22 +214,4 @@ def test_a_space_is_learned_with_its_categories() -> None:
 # --- the same again -------------------------------------------------------------------------------
 
 
-def test_a_storage_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
-    path = tmp_path / "storage"
-    whole = play(make(acquisition="earned"), 8)
-    with BanditLoop(box(), acquisition="earned", seed=3, storage=path) as loop:
-        assert play(loop, 6) == whole[:6]
-    with pytest.raises(DifferentSettingsError, match="acquisition"):
-        BanditLoop(box(), acquisition="best", seed=3, storage=path)
-    with BanditLoop(box(), acquisition="earned", seed=3, storage=path) as loop:
-        assert play(loop, 8) == whole
-
-
 # --- what is refused ------------------------------------------------------------------------------
-
-
-def test_other_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"acquisition is 'fast'; .* 'best' and 'earned'"):
-        make(acquisition="fast")
-    with pytest.raises(TypeError, match=r"no argument 'objective'\. Pass acquisition='best'"):
-        make(objective="best")

@@ -337,14 +337,6 @@ def test_epochs_with_models_of_their_own_have_no_number() -> None:
     assert found["Shi and Eryilmaz 2022"].value is None
 
 
-def test_costs_have_the_same_numbers() -> None:
-    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
-    loop = loop_of(rule, maximize=False)
-    told = [f.value for f in play(loop).values()]
-    assert told == [f.value for f in play(loop_of(rule)).values()]
-    assert "before the run" in str(loop.guarantee())
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "much"])
 def test_bad_knowledge_is_named(value: Any) -> None:
     for name in ("slater_margin", "largest_reward", "largest_constraint"):

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -27,6 +28,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    Censored,
     DMMUpperConfidenceBound,
     FittedSingleTaskGP,
     GPThompsonSampling,
@@ -129,14 +131,6 @@ class TestReproducibility:
             play(loop, 4)
         assert suggestions(loops[0]) != suggestions(loops[1])
 
-    @pytest.mark.parametrize("acquisition", ACQUISITIONS)
-    def test_callers_random_numbers_are_left_alone(self, acquisition: str) -> None:
-        torch.manual_seed(0)
-        expected = torch.rand(3)
-        torch.manual_seed(0)
-        play(make_loop("box", "callable", acquisition), 5)
-        assert torch.equal(torch.rand(3), expected)
-
 
 class TestAskAndTell:
     def test_model_without_data_starts_at_once(self) -> None:
@@ -202,30 +196,6 @@ class TestAskAndTell:
         assert loop.history.num_queries == 1
 
 
-class TestSettings:
-    def test_wrong_kinds_are_named(self) -> None:
-        box, recipe = small_box(), MODELS["fixed"]()
-        X = torch.rand(3, 2, dtype=torch.float64)
-        model = SingleTaskGP(X, X[:, :1])
-        ucb = ACQUISITIONS["gp-ucb"]
-        with pytest.raises(TypeError, match="domain must be"):
-            BanditLoop(UNIT_BOX, recipe, ucb)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"built SingleTaskGP.*callable \(X, Y\)"):
-            BanditLoop(box, model, ucb)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"GPUpperConfidenceBound\.with_options"):
-            BanditLoop(box, recipe, GPUpperConfidenceBound)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="built UpperConfidenceBound"):
-            BanditLoop(box, recipe, UpperConfidenceBound(model, beta=1.0))  # type: ignore[arg-type]
-
-    def test_infeasible_settings_fail_before_the_first_round(self) -> None:
-        with pytest.raises(ValueError, match=r"one width .*got rkhs_bound=2\.0"):
-            GPUpperConfidenceBound.with_options(rkhs_bound=2.0)
-        with pytest.raises(ValueError, match="num_initial is -1"):
-            make_loop("box", "fixed", "random", num_initial=-1)
-        with pytest.raises(TypeError, match="seed must be"):
-            make_loop("box", "fixed", "random", seed=0.5)
-
-
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 def test_a_refuted_round_voids_the_bound_for_good() -> None:
     recipe = DMMUpperConfidenceBound.with_options(rkhs_bound=0.3, noise_bound=0.05)
@@ -261,23 +231,6 @@ def test_regret_of_draws_is_bounded_as_the_theorems_have_it() -> None:
         assert (guarantee.regret_bound is None) == (factor == 1.0)
 
 
-def test_options_that_understate_the_domain_are_refused() -> None:
-    model = MODELS["fixed"]()
-    for domain, recipe in (
-        (Arms(GRID), GPUpperConfidenceBound.with_options(num_arms=1)),
-        (small_box(), GPUpperConfidenceBound.with_options(num_arms=1000)),
-        (small_box(), RandomizedUpperConfidenceBound.with_options(num_arms=2)),
-        (
-            small_box(),
-            GPUpperConfidenceBound.with_options(
-                smoothness_a=1.0, smoothness_b=5.0, dim=2, side_length=0.1
-            ),
-        ),
-    ):
-        with pytest.raises(ValueError, match=r"the domain|the box has"):
-            BanditLoop(domain, model, recipe)
-
-
 @pytest.mark.parametrize("acquisition", ACQUISITIONS)
 @pytest.mark.parametrize("domain", ["box", "arms"])
 def test_a_loop_can_be_pickled(domain: str, acquisition: str) -> None:
@@ -287,22 +240,6 @@ def test_a_loop_can_be_pickled(domain: str, acquisition: str) -> None:
     for each in (loop, other):
         play(each, 6)
     assert_same(suggestions(other), suggestions(loop), ON_BOXES)
-
-
-@pytest.mark.parametrize(
-    "acquisition", [ImprovedUpperConfidenceBound, GPThompsonSampling, DMMUpperConfidenceBound]
-)
-@pytest.mark.parametrize("domain", [Box(UNIT_BOX, num_restarts=2, raw_samples=16), Arms(GRID)])
-def test_bounds_of_replicates_are_refused(acquisition: Any, domain: Any) -> None:
-    for bound in (torch.tensor([1.0, 2.0]).double(), torch.tensor([2.0]).double()):
-        recipe = acquisition.with_options(rkhs_bound=bound, noise_bound=0.1)
-        loop = BanditLoop(domain, MODELS["fixed"](), recipe)
-        if bound.numel() == 1:
-            loop.ask()  # one number is one number
-        else:
-            with pytest.raises((ValueError, TypeError), match=r"rkhs_bound.* shape \(2,\)"):
-                loop.ask()
-            assert loop.history.num_queries == 0
 
 
 def test_settings_are_listed_once(tmp_path: Path) -> None:
@@ -324,3 +261,44 @@ def test_settings_are_listed_once(tmp_path: Path) -> None:
         assert isinstance(loop.settings.feedback, Hallucinated)
         assert not any(hasattr(loop, name) for name in names if name != "constraints")
     assert sorted(read_history(path)[0]) == sorted(names)
+
+
+def test_attached_points_are_initial_rounds_and_are_told_like_asked_ones() -> None:
+    loop = make_loop("arms", "fixed", "gp-ts")
+    for arm in (3, 7):  # both initial rounds
+        loop.attach(GRID[arm])
+    assert loop.ask().origin == "acquisition"
+    loop.tell(0, 0.3)
+    arm = int(loop.settings.domain.index_of(loop.ask(avoid=[2, 3]).x.unsqueeze(0)))
+    assert arm not in (2, 3)
+    censored = make_loop("arms", "fixed", "igp-ucb", feedback=Censored(0.0, 1.0, max_delay=3))
+    censored.attach(GRID[2])
+    words = str(censored.guarantee())
+    assert "outcomes were attached" in words or "points were attached" in words
+    assert "never lost" not in words
+    censored.attach(GRID[4], 0.5)
+    assert "never lost" in str(censored.guarantee())
+
+
+def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) -> None:
+    rows = [([0.1], 1.0), ([0.4], 2.0), ([0.9], 1.5)]
+    storage = tmp_path / "lab.db"
+
+    def opened() -> BanditLoop:
+        return BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), storage=storage)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with opened() as loop:
+            for x, y in [*rows, rows[0]]:  # a repeated measurement within one script
+                loop.attach(x, y)
+        with opened() as loop:
+            loop.attach([0.1], 1.25)  # a new measurement at an old point
+            loop.attach([0.2], 1.0)
+    with opened() as loop:
+        with pytest.warns(UserWarning, match=r"x=\[0\.4\].*query 1\).*num_queries:"):
+            loop.attach(*rows[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            loop.attach(*rows[2])
+        assert loop.history.num_arrived == 8

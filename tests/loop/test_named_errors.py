@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from pathlib import Path
 from typing import Any
@@ -32,44 +31,6 @@ from tests.records import rebuilt
 
 BOX = Box([[0.0], [1.0]])
 ARMS = Arms(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
-
-
-@pytest.mark.parametrize(
-    ("now", "error", "message"),
-    [
-        (math.nan, ValueError, "at is nan; it must be finite"),
-        ("12", TypeError, "at must be one number, got the text '12'"),
-        (datetime.datetime(2026, 1, 1), TypeError, "at must be one number, got datetime"),
-    ],
-)
-def test_a_time_is_a_number_of_seconds(now: Any, error: type[Exception], message: str) -> None:
-    loop = BanditLoop(BOX, None, RandomSearch())
-    loop.tell(loop.ask().id, 1.0)
-    query = loop.ask()
-    for call in (
-        lambda: loop.ask(at=now),
-        lambda: loop.attach([0.5], 1.0, at=now),
-        lambda: loop.tell(query.id, 1.0, at=now),
-        lambda: loop.fail(query.id, at=now),
-        lambda: loop.retract(0, "wrong", at=now),
-    ):
-        with pytest.raises(error, match=message):
-            call()
-    assert repr(loop.history) == "History(2 queries, 1 arrived)"
-
-
-@pytest.mark.parametrize(
-    ("dims", "message"),
-    [
-        (1, r"integer_dims is 1\. Give the indices of the dimensions in a list, as in \[1\]"),
-        ("1", "integer_dims entry must be an integer, got '1'"),
-        ([1.0], "integer_dims entry must be an integer, got 1.0"),
-        ([True], "integer_dims entry must be an integer, got True"),
-    ],
-)
-def test_whole_numbers_are_named_by_a_list(dims: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=dims)
 
 
 class NowhereGP(SingleTaskGP):

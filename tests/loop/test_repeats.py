@@ -10,7 +10,6 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
-    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
@@ -19,8 +18,6 @@ from botorch_bandits import (
     CandidatesUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     OracleRestart,
-    RandomSearch,
-    TimeVaryingKernel,
 )
 from botorch_bandits.confidence import num_plays, num_plays_at
 from tests.records import rebuilt
@@ -202,24 +199,3 @@ def test_a_list_of_priors_plays_as_often_as_its_survivors_allow(domain: Any, nam
         assert not guarantee.holds
     again = build(domain, model=LIST, acquisition=acquisition, repeats=factor)
     assert torch.equal(rebuilt(again, loop.history).ask().x, loop.ask().x)
-
-
-REFUSED = {
-    "factor": ("above 1", {"repeats": 1.0}),
-    "not a number": ("repeats", {"repeats": math.nan}),
-    "learned": (
-        "fixed kernel",
-        {"model": BanditGP.with_kernel(MaternKernel(), 0.1, refit_every=2)},
-    ),
-    "default model": ("fixed kernel", {"model": None}),
-    "random": ("standard deviation", {"acquisition": RandomSearch()}),
-    "drift": ("drifts", {"forgetting": TimeVaryingKernel(0.1)}),
-    "constraints": ("multipliers", {"constraints": AdditiveEpochs(1, 4, surrogate="relabeled")}),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_repeats_do_not_go_with_is_refused(name: str) -> None:
-    reason, options = REFUSED[name]
-    with pytest.raises(ValueError, match=reason):
-        build(**options)

@@ -1,43 +1,65 @@
-"""Each round against dense algebra, and loops that are opened again, on tables of settings."""
+"""A table of settings, and what holds in each of them.
+
+Each round is that of dense algebra, or of the general evaluation of the acquisition function; a
+loop that has only the storage, or only the history, goes on alike; and the check of the log finds
+nothing.
+"""
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from botorch.acquisition import UpperConfidenceBound
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from pairwise import by_day, pairwise
 from records import assert_same, entries_of, rebuilt
+from torch import Tensor
 
 from botorch_bandits import (
+    Arms,
     BanditGP,
     BanditLoop,
     CandidatesUpperConfidenceBound,
     Censored,
     ChangePointDetector,
     ChangePointRestart,
-    DMMUpperConfidenceBound,
     EvidenceRestart,
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
     MultiplicativeEpochs,
     NeverRestart,
-    RandomizedUpperConfidenceBound,
     RandomSearch,
     TopTwoThompsonSampling,
 )
+from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.core import round_posterior
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
+from botorch_bandits.loop.chooser import Chooser
 
-from .rounds import CENSORED, FORGETTING, MINIMUM, RETRACTED, RULES, SPAN, Dense, Setting
+from .rounds import (
+    CENSORED,
+    CHOICES,
+    FORGETTING,
+    METHODS,
+    MINIMUM,
+    RETRACTED,
+    RULES,
+    SPAN,
+    Dense,
+    Setting,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -47,6 +69,7 @@ SPECIAL = (
     *("nothing", "counts", "noises", "failures", "retractions", "available", "costs", "restart"),
     *("prior mean", "attached"),
 )
+NAMES = {"ids": lambda each: getattr(each, "name", None)}
 
 
 def goes_together(
@@ -89,7 +112,9 @@ def with_failures(history: History) -> list[Query | Event]:
     return entries
 
 
-def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoop:
+def play(
+    setting: Setting, rounds: int, path: Path, is_dense: bool = True, **options: Any
+) -> BanditLoop:
     """Play rounds, and three more by loops that have only the file or the history."""
     live = setting.loop(storage=path / "run.db", **options)
     loops = [live]
@@ -98,13 +123,14 @@ def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoo
             with closing(sqlite3.connect(path / "run.db")) as file:
                 file.execute("vacuum into ?", (str(path / "copy.db"),))
             opened = setting.loop(storage=path / "copy.db", **options)
+            assert opened.check_log(progress=False) == ()
             loops += [opened, rebuilt(setting.loop(**options), live.history)]
             if setting.special in RETRACTED and setting.rule != "every round":
                 loops.insert(2, rebuilt(setting.loop(**options), with_failures(live.history)))
         for loop in loops:
             setting.tell(loop)
             query = setting.ask(loop)
-            if not options and query.origin == "acquisition":
+            if is_dense and query.origin == "acquisition":
                 Dense(setting, loop, query).check()
     for loop in loops[1:]:
         if loop.history.num_retracted:
@@ -120,9 +146,7 @@ def play(setting: Setting, rounds: int, path: Path, **options: Any) -> BanditLoo
     return live
 
 
-@pytest.mark.parametrize(
-    "setting", by_day(SETTINGS, every=3), ids=lambda s: "-".join(map(str, astuple(s)))
-)
+@pytest.mark.parametrize("setting", by_day(SETTINGS, every=3), **NAMES)
 def test_rounds_are_those_of_dense_algebra_and_an_opened_loop_goes_on(
     setting: Setting, tmp_path: Path
 ) -> None:
@@ -138,7 +162,7 @@ def test_rounds_are_those_of_dense_algebra_and_an_opened_loop_goes_on(
         Setting(forgetting="window", rule="separate", special="available"),
         Setting(contexts=1, rule="every round", special="restart"),
     ],
-    ids=lambda s: "-".join(map(str, astuple(s))),
+    **NAMES,
 )
 @pytest.mark.parametrize("way", ["columns only", "some rows first"])
 def test_few_arms_take_the_ways_that_pay_on_many(
@@ -152,6 +176,155 @@ def test_few_arms_take_the_ways_that_pay_on_many(
         monkeypatch.setattr(round_posterior, "TELLING_ROWS", 4)
         monkeypatch.setattr(round_posterior, "FIRST_CANDIDATES", 2)
     play(setting, 20, tmp_path)
+
+
+# --- methods whose rounds are not those of a table of dense algebra ------------------------------
+
+
+class General:
+    """What a user's own acquisition function is to the loop: its values come from ``forward``."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        values: Tensor = super().forward(X)  # type: ignore[misc]
+        return values
+
+
+def general(recipe: AcquisitionRecipe) -> AcquisitionRecipe:
+    """Return the same method as a class that the loop does not know."""
+    parent = recipe.acquisition_class
+    recipe_of: Any = type(parent.__name__, (General, parent), {})
+    found: AcquisitionRecipe = recipe_of.with_options(**recipe.options)
+    return found
+
+
+def allows(
+    method: str, forgetting: str, feedback: str, rule: str, contexts: int, what: str
+) -> bool:
+    has_levels = forgetting in ("weights", "drift") or what in ("counts", "noises")
+    if method in ("list", "mixture") and (has_levels or rule != "none"):
+        return False
+    return what != "noises" or rule == "none"
+
+
+PLAYED = [
+    Setting("arms", *row)
+    for row in pairwise(
+        [each for each in METHODS if each not in ("igp", "ucb", "draws")],
+        list(FORGETTING),
+        ("at once", "pending", "ignored"),
+        ("none", "relabeled", "fresh"),
+        (0, 1),
+        ("nothing", "restart", "available", "counts", "noises", "failures", "costs"),
+        allowed=allows,
+    )
+]
+
+
+@pytest.mark.parametrize("setting", by_day(PLAYED, every=2), **NAMES)
+def test_other_methods_choose_as_in_their_general_form_and_go_on(
+    setting: Setting, tmp_path: Path
+) -> None:
+    live = play(setting, 11, tmp_path, is_dense=False)
+    if setting.method == "random width":  # whose draws come from another stream there
+        return
+    loop = setting.loop(acquisition=general(METHODS[setting.method]))
+    for query in live.history.queries:
+        setting.tell(loop)
+        other = setting.ask(loop)
+        assert torch.equal(other.x, query.x)
+        for name in ("acquisition_value", "width", "mean"):
+            if name in query.diagnostics and name in other.diagnostics:
+                known = query.diagnostics[name]
+                assert other.diagnostics[name] == pytest.approx(known, rel=1e-6, abs=1e-7)
+
+
+def scaled(**options: Any) -> Kernel:
+    kernel = ScaleKernel(RBFKernel(**options), **options).double()
+    if options:
+        kernel.base_kernel.lengthscale = torch.tensor([0.2, 0.4, 0.2]).double().view(-1, 1, 1)
+        kernel.outputscale = torch.tensor([1.0, 2.0, 1.0]).double()
+    return kernel
+
+
+def model(kernel: Kernel, **options: Any) -> Any:
+    return BanditGP.with_kernel(kernel.double(), noise=0.05, **options)
+
+
+BOUND = LagrangianUpperConfidenceBound.with_options
+PRODUCT = RBFKernel(active_dims=(0,)) * MaternKernel(nu=1.5, active_dims=(1,))
+SCORED: dict[str, tuple[Setting, dict[str, Any]]] = {
+    "prior mean": (Setting(), {"model": model(MaternKernel(nu=2.5), prior_mean=0.3)}),
+    "linear": (Setting(forgetting="window"), {"model": model(LinearKernel())}),
+    "product": (Setting(contexts=1), {"model": model(PRODUCT)}),
+    "one width": (Setting(rule="separate"), {"acquisition": BOUND(width=1.5)}),
+    "theorem": (
+        Setting(rule="separate, exact", contexts=1),
+        {
+            "acquisition": BOUND(
+                rkhs_bound=(2.0, 1.0, 1.0), noise_bound=0.2, any_lambda=True, scale=0.5
+            )
+        },
+    ),
+    "noise of the model": (
+        Setting(rule="every round", feedback="pending"),
+        {"acquisition": BOUND(rkhs_bound=1.0, noise_bound="model")},
+    ),
+    "a kernel each": (
+        Setting(rule="separate", forgetting="weights"),
+        {"model": model(scaled(batch_shape=torch.Size([3])))},
+    ),
+    "one kernel, uniform rounds": (
+        Setting(rule="separate", forgetting="drift", feedback="pending"),
+        {"model": model(scaled(), prior_mean=0.3), "num_initial": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_rows_choose_what_models_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop without the engine of arms evaluates a model of the same rows."""
+    setting, options = SCORED[name]
+    loop = setting.loop(**options)
+    with monkeypatch.context() as patch:
+        patch.setattr(Chooser, "_new_arms", lambda self: None)
+        known = setting.loop(**options)
+    for _ in range(13):
+        for each in (loop, known):
+            setting.tell(each)
+        ours, theirs = setting.ask(loop), setting.ask(known)
+        assert torch.equal(ours.x, theirs.x)
+        expected = dict(theirs.diagnostics)
+        found = {key: ours.diagnostics[key] for key in expected}
+        assert found == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(feedback="pending"),
+        Setting(method="ucb", feedback="soft", forgetting="weights"),
+        Setting(rule="relabeled", contexts=1, forgetting="drift"),
+        Setting(rule="every round"),
+        Setting(method="dmm", special="counts"),
+    ],
+    **NAMES,
+)
+def test_the_order_of_the_arms_does_not_matter(setting: Setting) -> None:
+    """Outcomes depend on the point; of arms that tie the first is played, so none do."""
+    moved = Arms(CHOICES[torch.randperm(12, generator=torch.Generator().manual_seed(0))])
+    model = replace(setting.prior(), prior_mean=0.0)
+    loops = [setting.loop(model=model), setting.loop(model=model, domain=moved)]
+    for loop in loops:
+        for i in (2, 6, 11):
+            told = setting.outcome(i, float(CHOICES[i]), 0.5 if setting.contexts else None)
+            context = {"context": [0.5]} if setting.contexts else {}
+            loop.attach(CHOICES[i], at=0.0, **told, **context)
+    for _ in range(9):
+        for loop in loops:
+            setting.tell(loop)
+        one, other = (setting.ask(loop) for loop in loops)
+        assert torch.equal(one.x, other.x)
+        assert one.diagnostics == pytest.approx(other.diagnostics, rel=1e-7, abs=1e-9)
 
 
 DETECTOR = ChangePointDetector(
@@ -209,10 +382,7 @@ UNKNOWN: dict[str, tuple[Setting, dict[str, Any]]] = {
             "num_initial": 2,
         },
     ),
-    "two norms": (
-        Setting(feedback="pending"),
-        {"acquisition": DMMUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)},
-    ),
+    "two norms": (Setting("box", "dmm", feedback="pending"), {}),
     "improvement": (
         Setting(forgetting="window"),
         {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
@@ -227,10 +397,6 @@ UNKNOWN: dict[str, tuple[Setting, dict[str, Any]]] = {
     "leaders": (
         Setting(special="available"),
         {"acquisition": TopTwoThompsonSampling.with_options(leader_probability=0.5)},
-    ),
-    "random widths": (
-        Setting(contexts=1),
-        {"acquisition": RandomizedUpperConfidenceBound.with_options()},
     ),
     "uniform draws": (
         Setting(rule="relabeled", feedback="pending"),
@@ -257,19 +423,84 @@ UNKNOWN: dict[str, tuple[Setting, dict[str, Any]]] = {
         },
     ),
 }
-ON_ARMS = ("leaders", "random widths")
 
 
 @pytest.mark.parametrize("domain", ["arms", "box"])
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_other_loops_go_on_as_well(name: str, domain: str, tmp_path: Path) -> None:
     setting, options = UNKNOWN[name]
-    if domain == "arms" or name not in ON_ARMS:
-        play(setting.on(domain), 14 if domain == "arms" else 7, tmp_path, **options)
+    if domain == "arms" or name != "leaders":
+        rounds = 14 if domain == "arms" else 7
+        play(replace(setting, domain=domain), rounds, tmp_path, is_dense=False, **options)
 
 
 @pytest.mark.parametrize("name", ["a detector", "detectors of constraints"])
 def test_changes_are_seen_before_and_after_opening(name: str, tmp_path: Path) -> None:
     setting, options = UNKNOWN[name]
-    live = play(setting, 36, tmp_path, **options)
+    live = play(setting, 36, tmp_path, is_dense=False, **options)
     assert live.resets
+
+
+@pytest.mark.parametrize("context_dim", [0, 1])
+@pytest.mark.parametrize("feedback", ["pending", "ignored", "censored"])
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_what_is_attached_is_pending_like_what_was_asked(
+    feedback: str, domain: str, context_dim: int
+) -> None:
+    """A loop that is given another one's queries, one by one, is where that one is."""
+    setting = Setting(domain, "ucb", feedback=feedback, contexts=context_dim, special="failures")
+    asks, takes = setting.loop(), setting.loop()
+    for t in range(9):
+        for loop in (asks, takes):
+            setting.tell(loop)
+        query = setting.ask(asks)
+        again = takes.attach(query.x, context=query.context, at=0.0)
+        assert (again.id, again.origin, again.round_number) == (t, "attached", t + 1)
+        assert takes.history.state(again.id) == "pending"
+    first, second = setting.ask(asks), setting.ask(takes)
+    assert torch.equal(first.x, second.x)
+    assert_same(first.diagnostics, second.diagnostics)
+    if feedback == "censored":
+        assert asks.feedback_view() == takes.feedback_view()
+        assert len(takes.feedback_view().pending) > 0
+
+
+@pytest.mark.parametrize("feedback", ["pending", "ignored"])
+def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) -> None:
+    """With multipliers of 0 and of both constraints alike, scores tell draws apart."""
+    setting = Setting(method="draws", feedback=feedback, rule="separate")
+    loop = setting.loop(model=model(scaled(batch_shape=torch.Size([3]))))
+    for _ in range(11):
+        setting.tell(loop)
+        setting.ask(loop)
+        view = loop._chooser.view(0.0)
+        seen = loop._chooser._arms._look(view)  # type: ignore[union-attr]
+        drawn, means = seen.prepared.drawn, seen.prepared.means
+        multipliers = torch.tensor(loop.multipliers, dtype=torch.float64)
+        assert torch.allclose(seen.scores, drawn[0] - multipliers @ drawn[1:], rtol=0.0, atol=1e-12)
+        assert float(torch.corrcoef(drawn - means)[0, 2]) < 0.999
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {
+            "feedback": Censored(minimum_proxy=1.0, max_delay=4),
+            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+        },
+        {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, predictive=True)},
+        {"model": model(MaternKernel(nu=2.5), refit_every=4)},
+        {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
+        {
+            "model": model(MaternKernel(nu=2.5), refit_every=4),
+            "acquisition": LagrangianThompsonSampling.with_options(width=2.0),
+            "constraints": RULES["separate"],
+        },
+    ],
+    ids=str,
+)
+def test_what_needs_a_model_builds_one(options: dict[str, Any]) -> None:
+    loop = Setting(contexts=1).loop(**options)
+    loop.ask(context=[0.5])
+    assert loop._chooser._arms is None
+    assert math.isfinite(float(loop.ask(context=[0.5]).x))

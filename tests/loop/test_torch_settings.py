@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from pairwise import by_day
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits import (
@@ -21,7 +22,6 @@ from botorch_bandits import (
     Categorical,
     Float,
     GPUpperConfidenceBound,
-    ImprovedUpperConfidenceBound,
     Integer,
     Policy,
     Space,
@@ -31,182 +31,158 @@ from botorch_bandits.models.fitted import default_kernel, default_likelihood
 from botorch_bandits.problems import ArmsProblem, BraninReward
 from botorch_bandits.random_streams import seeded_globally, usual_dtype
 
-from .rounds import Setting
+from .rounds import METHODS, Setting
 from .test_rounds import UNKNOWN
 
 EFFORT: dict[str, Any] = {"num_restarts": 2, "raw_samples": 16}
 SQUARE = Box([[0.0, 0.0], [1.0, 1.0]], **EFFORT)
 POINTS = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-KNOWN: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
-IGP = ImprovedUpperConfidenceBound.with_options(**KNOWN)
+MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
+PARAMETERS = {
+    "a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])
+}  # fmt: skip
+HALF: Any = [([0, 1], [-1.0, -1.0], -1.2)]
+SEPARATE = AdditiveEpochs(num_constraints=2, epoch_length=3, surrogate="separate")
+COMPOSED = ScaleKernel(RBFKernel() + MaternKernel())
 
 
-def a_model(**options: Any) -> Any:
-    return BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3, **options)
+def default(domain: Any) -> Callable[..., BanditLoop]:
+    """Return a builder of the loop of who passes no model and no acquisition."""
+    return lambda **options: BanditLoop(**{"domain": domain(), "seed": 1, **options})
 
 
-ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
-    "default": dict,
-    "earned": lambda: {"acquisition": "earned"},
-    "least cost": lambda: {"maximize": False},
-    "default with constraints": lambda: {
-        "constraints": AdditiveEpochs(num_constraints=2, epoch_length=3, surrogate="separate")
-    },
-    "IGP-UCB": lambda: {"model": a_model(), "acquisition": IGP},
-    "width": lambda: {"model": a_model(), "acquisition": WIDTH},
-    "composed": lambda: {
-        "model": BanditGP.with_kernel(ScaleKernel(RBFKernel() + MaternKernel()), refit_every=4),
-        "acquisition": WIDTH,
-    },
-}
-
-
-DOMAINS: dict[str, Callable[[], Any]] = {
-    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1], **EFFORT),
-    "part of a box": lambda: Box(
-        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)], **EFFORT
+CASES: dict[str, tuple[Setting, Callable[..., BanditLoop], dict[str, Any]]] = {
+    "box": (Setting(), default(lambda: SQUARE), {}),
+    "arms": (Setting(), default(lambda: Arms(POINTS)), {}),
+    "whole numbers": (
+        Setting(), default(lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1], **EFFORT)), {}
     ),
-    "space": lambda: Space(
-        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])},
-        **EFFORT,
+    "part of a box": (
+        Setting(), default(lambda: Box(SQUARE.bounds, inequality_constraints=HALF, **EFFORT)), {}
     ),
-}
+    "space": (Setting(), default(lambda: Space(PARAMETERS, **EFFORT)), {}),
+    "earned": (Setting(), default(lambda: SQUARE), {"acquisition": "earned"}),
+    "least cost": (Setting(), default(lambda: SQUARE), {"maximize": False}),
+    "constraints": (
+        Setting(rule="separate"), default(lambda: SQUARE), {"constraints": SEPARATE}
+    ),
+    "composed": (
+        Setting(),
+        default(lambda: SQUARE),
+        {"model": BanditGP.with_kernel(COMPOSED, refit_every=4), "acquisition": WIDTH},
+    ),
+    **{
+        name: (setting, setting.loop, options)
+        for name, (setting, options) in {
+            "IGP-UCB": (Setting(), {}),
+            "draws, weights": (Setting("box", "draws", "weights", "censored"), {}),
+            "epochs, drift": (Setting("arms", "igp", "drift", rule="exact", contexts=1), {}),
+            "separate, window": (Setting("box", "draws", "window", rule="separate"), {}),
+            **UNKNOWN,
+        }.items()
+    },
+}  # fmt: skip
 
-CASES: dict[str, Callable[[], dict[str, Any]]] = {
-    **{f"{n} on a box": (lambda s=s: {"domain": SQUARE, **s()}) for n, s in ON_BOTH.items()},
-    **{f"{n} on arms": (lambda s=s: {"domain": Arms(POINTS), **s()}) for n, s in ON_BOTH.items()},
-    **{name: (lambda d=d: {"domain": d()}) for name, d in DOMAINS.items()},
-}
-SETTINGS: dict[str, tuple[Setting, dict[str, Any]]] = {
-    **UNKNOWN,
-    "draws, weights": (Setting("box", "draws", "weights", "censored"), {}),
-    "epochs, drift": (Setting("arms", "igp", "drift", rule="exact", contexts=1), {}),
-    "separate, window": (Setting("box", "draws", "window", rule="separate"), {}),
-}
-CASES |= dict.fromkeys(SETTINGS, dict)
 
-
-def a_loop(case: str) -> BanditLoop:
-    if case in SETTINGS:
-        setting, options = SETTINGS[case]
-        return setting.loop(**options)
-    return BanditLoop(**{"seed": 1, **CASES[case]()})
-
-
-def play(loop: BanditLoop, num_rounds: int = 7, case: str = "") -> list[Any]:
+def play(case: str, loop: BanditLoop) -> list[Any]:
     """Play a few rounds, and return all that the loop says of them."""
-    rule = "separate" if "constraints" in case else "none"
-    setting = SETTINGS[case][0] if case in SETTINGS else Setting(rule=rule)
-    found: list[Any] = []
-    for _ in range(num_rounds):
+    setting, found = CASES[case][0], []
+    for _ in range(7):
         setting.tell(loop)
         query = setting.ask(loop)
         found += [query.x.tolist(), sorted(query.diagnostics.items())]
-    found += [str(loop.guarantee()), loop.multipliers]
-    return found
+    return [*found, str(loop.guarantee()), loop.multipliers]
 
 
-@pytest.fixture
-def default_dtype() -> Iterator[Callable[[torch.dtype], None]]:
+def a_loop(case: str) -> BanditLoop:
+    _, build, options = CASES[case]
+    return build(**options)
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()
-    yield torch.set_default_dtype
-    torch.set_default_dtype(before)
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(before)
 
 
-_usual: dict[str, list[Any]] = {}
-
-
-def usual(case: str) -> list[Any]:
-    """What comes out where nothing is set; to be called first."""
-    assert torch.get_default_dtype() == torch.float32
-    if case not in _usual:
-        _usual[case] = play(a_loop(case), case=case)
-    return _usual[case]
-
-
-FEW = ("default on a box", "list on a box", "default on arms", "IGP-UCB on arms", *DOMAINS)
-
-
-def with_one_for_few(most: Any, few: Any, names: tuple[str, str]) -> pytest.MarkDecorator:
-    """Every fourth case with one setting, and a few with another; the others are slow."""
-    runs = []
-    for i, case in enumerate(CASES):
-        by_day: Any = [] if case in FEW or i % 4 == 0 else pytest.mark.slow
-        runs.append(pytest.param(case, most, id=f"{case}-{names[0]}", marks=by_day))
-        marks: Any = [] if case in FEW else pytest.mark.slow
-        runs.append(pytest.param(case, few, id=f"{case}-{names[1]}", marks=marks))
-    return pytest.mark.parametrize(("case", "given"), runs)
-
-
-# What float64 rounds otherwise than float32 does, float16 rounds otherwise, too.
-@pytest.mark.filterwarnings("ignore")
-@with_one_for_few(torch.float16, torch.float64, ("float16", "float64"))
-def test_the_default_dtype_changes_nothing(
-    default_dtype: Callable[[torch.dtype], None], case: str, given: torch.dtype
-) -> None:
-    """Priors, bounds of noise and first points of Sobol sequences were rounded otherwise."""
-    expected = usual(case)
-    default_dtype(given)
-    assert play(a_loop(case), case=case) == expected
-    assert torch.get_default_dtype() == given
-
-
-# In inference mode there are no gradients either, and tensors of it are refused by more.
-@pytest.mark.filterwarnings("ignore")
-@with_one_for_few(torch.inference_mode, torch.no_grad, ("inference_mode", "no_grad"))
-def test_gradients_are_there_where_they_are_needed(
-    case: str, given: Callable[[], AbstractContextManager[Any]]
-) -> None:
-    """Searches on boxes had nothing to follow."""
-    expected, loop = usual(case), a_loop(case)
-    with given():
-        assert play(loop, case=case) == expected
+@contextmanager
+def without_gradients(mode: Any) -> Iterator[None]:
+    with mode():
+        yield
         assert not torch.is_grad_enabled()
 
 
+STATES: dict[str, Callable[[], Any]] = {
+    "float16": lambda: default_dtype(torch.float16),
+    "float64": lambda: default_dtype(torch.float64),
+    "inference mode": lambda: without_gradients(torch.inference_mode),
+    "no gradients": lambda: without_gradients(torch.no_grad),
+}
+
+
+# What float64 rounds otherwise than float32 does, float16 rounds otherwise, too; and in inference
+# mode there are no gradients either, and tensors of it are refused by more.
 @pytest.mark.filterwarnings("ignore")
-def test_replicates_do_not_depend_on_it_either(
-    default_dtype: Callable[[torch.dtype], None],
-) -> None:
+@pytest.mark.parametrize(
+    ("case", "states"),
+    by_day(
+        [(case, (first, second)) for first, second in (("float16", "inference mode"),
+                                                       ("float64", "no gradients"))
+         for case in CASES],
+        every=2,
+    ),
+)  # fmt: skip
+def test_settings_of_torch_change_nothing(case: str, states: tuple[str, ...]) -> None:
+    """Priors, bounds of noise and first points of Sobol sequences were rounded otherwise."""
+    expected = play(case, a_loop(case))
+    for state in states:
+        loop = a_loop(case)
+        with STATES[state]():
+            loop = a_loop(case) if state.startswith("float") else loop
+            assert play(case, loop) == expected, state
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_replicates_do_not_depend_on_it_either() -> None:
     problem = ArmsProblem(POINTS, -(POINTS - 0.3).square().sum(-1), noise_std=0.1)
+    policy = Policy(MODEL, METHODS["igp"])
 
     def replicates() -> list[Any]:
-        of_arms = simulate(problem, Policy(a_model(), IGP), 12, 3, progress=False)
-        of_box = simulate(BraninReward(noise_std=0.1), Policy(a_model(), IGP), 4, 2, progress=False)
+        of_arms = simulate(problem, policy, 12, 3, progress=False)
+        of_box = simulate(BraninReward(noise_std=0.1), policy, 4, 2, progress=False)
         return [of_arms.regret.tolist(), of_box.points.tolist()]
 
     expected = replicates()
-    for dtype in (torch.float64, torch.float16):
-        default_dtype(dtype)
-        assert replicates() == expected
-    default_dtype(torch.float32)
-    with torch.no_grad():
-        assert replicates() == expected
+    for state in STATES:
+        if state != "inference mode":
+            with STATES[state]():
+                assert replicates() == expected
 
 
-def test_only_the_thread_that_builds_has_the_usual_dtype(
-    default_dtype: Callable[[torch.dtype], None],
-) -> None:
+def test_only_the_thread_that_builds_has_the_usual_dtype() -> None:
     """It is no setting of the process, which other threads need as it is."""
-    default_dtype(torch.float64)
     seen: list[torch.dtype] = []
-    with usual_dtype(), seeded_globally(0):
-        thread = threading.Thread(target=lambda: seen.append(torch.zeros(1).dtype))
-        thread.start()
-        thread.join()
-        assert torch.get_default_dtype() == torch.float64
-        assert torch.zeros(1).dtype == torch.tensor(0.5).dtype == torch.float32
-        assert torch.tensor([1, 2]).dtype == torch.int64
-        assert torch.tensor(POINTS[0].tolist(), dtype=torch.float16).dtype == torch.float16
-    assert seen == [torch.float64]
-    assert torch.zeros(1).dtype == torch.float64
+    with default_dtype(torch.float64):
+        with usual_dtype(), seeded_globally(0):
+            thread = threading.Thread(target=lambda: seen.append(torch.zeros(1).dtype))
+            thread.start()
+            thread.join()
+            assert torch.get_default_dtype() == torch.float64
+            assert torch.zeros(1).dtype == torch.tensor(0.5).dtype == torch.float32
+            assert torch.tensor([1, 2]).dtype == torch.int64
+            assert torch.tensor([0.5], dtype=torch.float16).dtype == torch.float16
+        assert seen == [torch.float64]
+        assert torch.zeros(1).dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_what_is_built_is_the_same_to_the_last_bit(
-    default_dtype: Callable[[torch.dtype], None], dtype: torch.dtype
-) -> None:
+def test_what_is_built_is_the_same_to_the_last_bit(dtype: torch.dtype) -> None:
     def built() -> list[Any]:
         parts = [default_kernel(3), default_likelihood(), default_likelihood(POINTS[:, 0] + 1.0)]
         numbers = [
@@ -219,12 +195,15 @@ def test_what_is_built_is_the_same_to_the_last_bit(
         return [numbers, points.tolist()]
 
     expected = built()
-    default_dtype(dtype)
-    assert built() == expected
+    with default_dtype(dtype):
+        assert built() == expected
 
 
-def test_gradients_of_the_caller_stay_as_they_were() -> None:
-    loop = BanditLoop(**CASES["width on a box"]())
+def test_gradients_and_random_numbers_of_the_caller_stay_as_they_were() -> None:
+    loop = BanditLoop(SQUARE, MODEL, WIDTH)
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
     for within in (nullcontext, torch.no_grad, torch.enable_grad):
         with within():
             before = torch.is_grad_enabled()
@@ -232,3 +211,4 @@ def test_gradients_of_the_caller_stay_as_they_were() -> None:
             with pytest.raises(TypeError, match="reward"):
                 loop.tell(loop.ask().id, "text")
             assert torch.is_grad_enabled() == before
+    assert torch.equal(torch.rand(3), expected)

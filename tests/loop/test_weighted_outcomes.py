@@ -15,34 +15,23 @@ from records import assert_same, rebuilt
 from torch import Tensor
 
 from botorch_bandits import (
-    AdditiveEpochs,
     AMMUpperConfidenceBound,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
-    Censored,
-    ChangePointDetector,
-    ChangePointRestart,
     DMMUpperConfidenceBound,
-    EvidenceRestart,
-    FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
-    OracleRestart,
     RandomSearch,
     SlidingWindow,
 )
-from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.history import flatten_records
-from tests.models.textbook import squared_exponential, uniform
+from tests.models.textbook import uniform
 
 LAM = 0.04
-KERNEL = squared_exponential(0.3)
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3)
 CHOICES = uniform(12, 2, seed=1)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0, 0.0], [1.0, 1.0]], num_restarts=2)}
@@ -50,19 +39,6 @@ BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.2, "delta": 0.1}
 IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
 ON_DOMAINS = pytest.mark.parametrize("domain", DOMAINS)
-
-
-def test_a_noise_is_refused_beside_constraints() -> None:
-    loop = BanditLoop(
-        DOMAINS["arms"],
-        MODEL,
-        LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
-        constraints=AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="separate"),
-    )
-    query = loop.ask()
-    with pytest.raises(ValueError, match="variance of the reward's noise alone"):
-        loop.tell(query.id, 0.1, constraints=[0.1], noise=0.5)
-    assert loop.history.num_pending == 1
 
 
 def points_of(domain: str, count: int) -> Tensor:
@@ -199,101 +175,6 @@ def test_telling_the_same_again_does_nothing_and_another_weight_is_another_outco
     assert loop.tell(query.id, 1.0, count=1) == loop.tell(query.id, 1.0)
 
 
-WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"count": 0}, ValueError, "count is 0; it must be at least 1"),
-    ({"count": -3}, ValueError, "count is -3"),
-    ({"count": True}, TypeError, "count must be an integer, got True"),
-    ({"count": 3.0}, TypeError, "count must be an integer, got 3.0"),
-    ({"count": "3"}, TypeError, "count must be an integer"),
-    ({"noise": 0.0}, ValueError, "noise is 0.0; it must be greater than 0"),
-    ({"noise": -1.0}, ValueError, "noise is -1.0"),
-    ({"noise": math.nan}, ValueError, "noise is nan"),
-    ({"noise": math.inf}, ValueError, "noise is inf"),
-    ({"noise": 1e60}, ValueError, "noise is 1e.60"),
-    ({"noise": True}, TypeError, "noise is True"),
-    ({"noise": "low"}, TypeError, "noise must be"),
-    ({"noise": torch.tensor([0.1, 0.2])}, TypeError, "noise must be"),
-    ({"count": 2, "noise": 0.1}, ValueError, "give only one of them"),
-    ({"count": 10**9}, ValueError, "noise variance of the row 4e-11"),
-    ({"noise": 1e-11}, ValueError, "Tell a smaller count or a larger noise"),
-]
-
-
-@pytest.mark.parametrize(("given", "error", "message"), WRONG)
-def test_what_is_no_weight_is_refused_before_anything_is_recorded(
-    given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
-) -> None:
-    loop = build(storage=tmp_path / "run.db")
-    query = loop.ask()
-    size = (tmp_path / "run.db").stat().st_size
-    with pytest.raises(error, match=message):
-        loop.tell(query.id, 0.5, **given)
-    with pytest.raises(error, match=message):
-        loop.attach(CHOICES[0], 0.5, **given)
-    assert (loop.history.num_queries, loop.history.num_arrived) == (1, 0)
-    assert (tmp_path / "run.db").stat().st_size == size
-    loop.tell(query.id, 0.5, count=2)
-    loop.close()
-
-
-DETECTOR = ChangePointDetector(
-    RBFKernel(), lengthscale=0.3, threshold=PowerThreshold(scale=1.0, exponent=-0.8)
-)
-WATER = WaterFillingGain(KERNEL(CHOICES, CHOICES), LAM)
-LIST = BanditGP.with_candidates([MODEL, BanditGP.with_kernel(RBFKernel(), noise=LAM)])
-
-
-def users_model(X: Tensor, Y: Tensor) -> BanditGP:
-    return MODEL(X, Y)
-
-
-class OwnIdea(FittedSingleTaskGP):
-    """It may do something else with rows."""
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "censored": ({"feedback": Censored(-3.0, 6.0, max_delay=3)}, "feedback=Censored"),
-    "detector": (
-        {"restart": ChangePointRestart(detector=DETECTOR, exploration=0.1)},
-        "restart=ChangePointRestart",
-    ),
-    "evidence": ({"restart": EvidenceRestart()}, "restart=EvidenceRestart"),
-    "gain": (
-        {
-            "acquisition": ImprovedUpperConfidenceBound.with_options(
-                **BOUNDS, information_gain=WATER
-            )
-        },
-        "information_gain= bounds the gain",
-    ),
-    "refits": (
-        {"model": BanditGP.with_kernel(RBFKernel(), noise=LAM, refit_every=5)},
-        "refit_every=5",
-    ),
-    "function": ({"model": users_model}, "function of inputs and outcomes"),
-    "subclass": ({"model": OwnIdea([[0.0, 0.0], [1.0, 1.0]])}, "OwnIdea, a function of inputs"),
-    "list": (
-        {"model": LIST, "acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
-        "list",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_takes_each_outcome_for_one_observation_refuses_weights(name: str) -> None:
-    settings, message = REFUSED[name]
-    loop = build(**settings)
-    query = loop.ask()
-    for given in ({"count": 5}, {"noise": 0.1}):
-        with pytest.raises(ValueError, match=message) as refused:
-            loop.tell(query.id, 0.5, **given)
-        assert str(next(iter(given.values()))) in str(refused.value)
-        with pytest.raises(ValueError, match=message):
-            loop.attach(CHOICES[0], 0.5, **given)
-    assert (loop.history.num_queries, loop.history.num_arrived) == (1, 0)
-    loop.tell(query.id, 0.5, count=1)  # one observation
-
-
 def test_random_search_records_what_it_does_not_look_at() -> None:
     loop = BanditLoop(DOMAINS["box"], None, RandomSearch())
     assert loop.tell(loop.ask().id, 0.5, count=10**12).count == 10**12
@@ -317,20 +198,3 @@ def test_the_guarantee_says_what_it_needs_of_weights() -> None:
     draws.tell(draws.ask().id, 0.5, noise=0.5)
     assert any("has the variance v" in each for each in draws.guarantee().assumptions)
     assert "count" not in plain.statement
-
-
-def test_weights_before_a_reset_leave_no_trace_in_the_model() -> None:
-    loop = build("box", restart=OracleRestart((2,)))
-    for options in ({"count": 5}, {}, {}):
-        loop.tell(loop.ask().id, 0.5, **options)
-    assert loop.current_model().repeats is None
-
-
-def test_a_loop_goes_on_alike_after_a_weight_has_left_the_window() -> None:
-    settings = {"forgetting": SlidingWindow(2), "context_dim": 1}
-    loop = build("arms", ACQUISITIONS["GP-TS"], **settings)
-    for options in ({"count": 5}, {}, {}, {}):
-        loop.tell(loop.ask([0.5]).id, 0.5, **options)
-    again = rebuilt(build("arms", ACQUISITIONS["GP-TS"], **settings), loop.history)
-    for _ in range(3):
-        assert loop.ask([0.5]).diagnostics == pytest.approx(again.ask([0.5]).diagnostics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import threading
 import time
@@ -43,16 +42,6 @@ def test_events_come_back(storage: str) -> None:
     assert read_store(storage) == ({"seed": 3}, first + second)
     assert str([e.body for e in store.news()]) == str([BODY, {"reward": 0.5}, {}])  # -0.0, too
     assert before - 5 < store.now < time.time() + 5
-
-
-def test_random_numbers_come_back_to_the_last_bit(storage: str) -> None:
-    rng, store = random.Random(0), run_at(storage)
-    values = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-300, 300) for _ in range(300)]
-    times = [rng.uniform(0, 2e9) for _ in values]
-    store.write(0, lambda news: [NewEvent("told", 0, {"y": values}, at=t) for t in times[:50]])
-    again = run_at(storage).news()
-    assert [event.at for event in again] == times[:50]
-    assert again[0].body["y"] == values
 
 
 def test_compose_sees_what_others_wrote(storage: str) -> None:

@@ -9,44 +9,8 @@ from typing import Any
 
 import pytest
 
-from botorch_bandits.loop.store import NewEvent, StorageError, read_store
+from botorch_bandits.loop.store import StorageError, read_store
 from store.processes import Child, add, run_at, told
-
-
-def _ask_and_tell(say: Callable[[Any], None], storage: str, number: int, rounds: int) -> None:
-    store = run_at(storage, {"begun": number})
-    say(dict(store.header))
-    known, asked = 0, 0
-
-    def see(events: list[Any]) -> None:
-        nonlocal known, asked
-        assert [event.seq for event in events] == list(range(known + 1, known + 1 + len(events)))
-        known += len(events)
-        asked += sum(event.kind == "asked" for event in events)
-
-    for _ in range(rounds):
-        with store.turn(timeout=60.0 if number % 2 else None):
-            see(store.news(known))
-            query = asked  # which nobody else asks, while this process has the turn
-            see(store.write(known, lambda news, query=asked: [NewEvent("asked", query, {})]))
-        see(store.write(known, lambda news, query=query: [told(query)]))
-    store.close()
-
-
-@pytest.mark.parametrize("rounds", [6, pytest.param(32, marks=pytest.mark.slow)])
-def test_eight_processes_share_a_run(storage: str, rounds: int, start: Any) -> None:
-    children = [start(_ask_and_tell, storage, number, rounds) for number in range(8)]
-    headers = [child.hear() for child in children]
-    for child in children:
-        child.end()
-    assert all(header == headers[0] for header in headers)  # one began it, and all found it
-    header, events = read_store(storage)
-    assert header == headers[0]
-    assert [event.seq for event in events] == list(range(1, 16 * rounds + 1))
-    queries = [event.query for event in events if event.kind == "asked"]
-    assert queries == list(range(8 * rounds))
-    assert sorted(e.query for e in events if e.kind == "told") == queries
-    assert len({event.by for event in events}) == 8
 
 
 def _write_until_killed(say: Callable[[Any], None], storage: str, number: int) -> None:
