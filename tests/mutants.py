@@ -2,10 +2,13 @@
 
 ``python tests/mutants.py --number 60 --seed 0 --table found.csv`` draws faults at random in the
 rooms that compute (an operator, a constant, a comparison, or a dropped statement), and plays for
-each the tests of its room and the table of settings, those alone that reach the line. With
+each the tests of the rooms and the table of settings, those alone that reach the line. With
 ``--again found.csv``, the faults of an earlier table are planted once more where the code still
 stands, so that two states of the tests can be compared on the same faults.
 ``tests/data/mutants.csv`` is such a table.
+
+The tests are imported and collected once. Each fault is planted in a fork of that process, where
+the code of the functions of its file is replaced.
 """
 
 from __future__ import annotations
@@ -13,26 +16,29 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import gc
 import json
 import os
 import random
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "botorch_bandits"
 ROOMS = ("core", "confidence", "models", "acquisition", "change_points", "constraints", "loop")
 TABLE = "tests/loop/test_rounds.py"  # the table of settings, which belongs to every room
-LIMIT = 900.0  # seconds; a fault that makes the tests run for longer counts as found
+LIMIT = 900  # seconds; a fault that makes the tests run for longer counts as found
 
 # what stands in the code, and what replaces it
 OPERATORS = {
@@ -55,17 +61,6 @@ COMPARISONS = {
     ast.In: ("in", "not in"),
     ast.NotIn: ("not in", "in"),
 }
-
-MARKS = """
-import os
-_seen = set()
-def hit(number):
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    if test and (number, test) not in _seen:
-        _seen.add((number, test))
-        with open(os.environ["MUTANT_MARKS"] + f".{os.getpid()}", "a") as file:
-            file.write(f"{number}\\t{test}\\n")
-"""
 
 
 @dataclass(frozen=True)
@@ -194,123 +189,134 @@ class Source:
                 )
 
 
-def all_sites() -> dict[Mutant, Site]:
-    """Return every fault that can be planted in the rooms, with its place."""
-    found = {}
-    for room in ROOMS:
-        for path in sorted((ROOT / PACKAGE / room).rglob("*.py")):
+def all_sites(rooms: Sequence[str] = ROOMS) -> dict[Mutant, Site]:
+    """Return every fault that can be planted in some rooms or files, with its place."""
+    found: dict[Mutant, Site] = {}
+    for room in rooms:
+        folder = ROOT / PACKAGE / room
+        for path in sorted(folder.rglob("*.py")) or [folder.with_suffix(".py")]:
             source = Source(path)
             found.update(source.sites(ast.parse(source.data)))
     return found
 
 
-def draw(number: int, seed: int, exclude: tuple[str, ...]) -> list[Mutant]:
+def draw(places: dict[Mutant, Site], number: int, seed: int) -> list[Mutant]:
     """Draw faults, as many of each kind."""
     kinds: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in all_sites():
-        if not any(part in mutant.file for part in exclude):
-            kinds[mutant.kind].append(mutant)
+    for mutant in places:
+        kinds[mutant.kind].append(mutant)
     generator = random.Random(seed)
     names = sorted(kinds)
     return [generator.choice(kinds[names[k % len(names)]]) for k in range(number)]
 
 
-def copy_tree(folder: Path) -> None:
-    """Copy the files that git knows, as they are in the working tree."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all that are in it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from codes_in(each)
 
 
-def planted(mutant: Mutant, site: Site) -> str:
-    """Return the text of the file with the fault."""
-    data = (ROOT / mutant.file).read_bytes()
+def plant(mutant: Mutant, site: Site) -> None:
+    """Replace the code of all functions of a file by that of the file with the fault."""
+    path = ROOT / mutant.file
+    data = path.read_bytes()
     assert data[site.start : site.end].decode() == mutant.before
-    return (data[: site.start] + mutant.after.encode() + data[site.end :]).decode()
+    text = data[: site.start] + mutant.after.encode() + data[site.end :]
+    codes = codes_in(compile(text, str(path), "exec", dont_inherit=True))
+    changed = {(code.co_name, code.co_firstlineno, code.co_freevars): code for code in codes}
+    gc.unfreeze()  # what is frozen is not listed
+    for function in gc.get_objects():
+        if type(function) is FunctionType and function.__code__.co_filename == str(path):
+            old = function.__code__
+            key = old.co_name, old.co_firstlineno, old.co_freevars
+            function.__code__ = changed.get(key, old)
 
 
-def run_tests(folder: Path, arguments: list[str], marks: Path | None = None) -> int:
-    """Run pytest in a copy of the tree; returns its exit code, 1 if it takes too long."""
-    environment = dict(
-        os.environ, PYTHONPATH=os.pathsep.join([str(folder), str(folder / ".marks")])
-    )
-    environment.setdefault("OMP_NUM_THREADS", "1")
-    if marks is not None:
-        environment["MUTANT_MARKS"] = str(marks)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    limit = None if marks is not None else LIMIT
+def start(work: Callable[..., bool], *arguments: Any) -> int:
+    """Return the id of a fork that does some work and ends with 0 if it returns True."""
+    if pid := os.fork():
+        return pid
+    is_done = False
     try:
-        with open(folder / "pytest.log", "w") as log:
-            return subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdout=log,
-                stderr=log,
-                timeout=limit,
-                check=False,
-            ).returncode
-    except subprocess.TimeoutExpired:
-        return 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        is_done = work(*arguments)
+    finally:
+        os._exit(0 if is_done else 1)
 
 
-def find_reaching(
-    mutants: list[Mutant], places: dict[Mutant, Site], folder: Path, tests: list[str], workers: int
-) -> list[list[str]]:
-    """Return for each fault the tests that reach its statement, the fastest ones first."""
-    copy_tree(folder)
-    (folder / ".marks").mkdir()
-    (folder / ".marks" / "mutant_marks.py").write_text(MARKS)
-    lines_of: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for number, mutant in enumerate(mutants):
-        lines_of[mutant.file][places[mutant].mark_line].append(number)
-    for file, marked in lines_of.items():
-        lines = (ROOT / file).read_text().splitlines(keepends=True)
-        for line in sorted(marked, reverse=True):
-            indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
-            hits = "; ".join(f"mutant_marks.hit({number})" for number in marked[line])
-            lines.insert(line - 1, f"{indent}import mutant_marks; {hits}\n")
-        (folder / file).write_text("".join(lines))
-    run_tests(
-        folder,
-        ["-n", str(workers), "--durations=0", *tests],
-        folder / "marks",
-    )
-    seconds = durations_of(folder / "pytest.log")
-    reaching: list[set[str]] = [set() for _ in mutants]
-    for file in folder.glob("marks.*"):
-        for line in file.read_text().splitlines():
-            number, _, test = line.partition("\t")
-            reaching[int(number)].add(test)
-    return [sorted(tests, key=lambda test: (seconds.get(test, 0.0), test)) for tests in reaching]
+class Planter:
+    """A plugin of pytest that plants faults, in place of running the tests.
+
+    Attributes:
+        found: The results of the faults, in their order, with the number of tests that reach each.
+    """
+
+    def __init__(self, mutants: list[Mutant], places: dict[Mutant, Site], workers: int) -> None:
+        self.mutants, self.places, self.workers = mutants, places, workers
+        self.found: dict[int, tuple[bool, int]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Find the tests of each fault, and then the faults that they find."""
+        with tempfile.NamedTemporaryFile() as file:
+            os.waitpid(start(self.find_reaching, session.items, Path(file.name)), 0)
+            reaching = json.loads(Path(file.name).read_text())
+        waiting, running = list(range(len(self.mutants))), dict[int, tuple[int, float]]()
+        while waiting or running:
+            while waiting and len(running) < self.workers:
+                number = waiting.pop(0)
+                items = [session.items[i] for i in reaching[number]]
+                pid = start(self.passes, self.mutants[number], items)
+                running[pid] = number, time.monotonic()
+            pid, status = os.wait()
+            number, begun = running.pop(pid)
+            self.found[number] = status != 0, len(reaching[number])
+            print(
+                f"{number}: {'found' if status else 'NOT FOUND'} in "
+                f"{time.monotonic() - begun:.0f} s of {len(reaching[number])}: "
+                f"{self.mutants[number]}",
+                flush=True,
+            )
+        return True
+
+    def passes(self, mutant: Mutant, items: list[pytest.Item]) -> bool:
+        """Plant a fault, and return whether all of some tests pass nevertheless."""
+        signal.alarm(LIMIT)
+        plant(mutant, self.places[mutant])
+        return all(not fails(item) for item in items)
+
+    def find_reaching(self, items: list[pytest.Item], file: Path) -> bool:
+        """Write down which tests reach the statement of each fault, the fastest ones first."""
+        wanted: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number, mutant in enumerate(self.mutants):
+            line = self.places[mutant].mark_line
+            wanted[str(ROOT / mutant.file)][line].append(number)
+        hit: set[int] = set()
+
+        def follow(frame: Any, event: str, _: Any) -> Any:
+            lines = wanted.get(frame.f_code.co_filename)
+            if lines is not None and event == "line":
+                hit.update(lines.get(frame.f_lineno, ()))
+            return None if lines is None else follow
+
+        reaching: list[list[tuple[float, int]]] = [[] for _ in self.mutants]
+        for index, item in enumerate(items):
+            hit.clear()
+            begun = time.monotonic()
+            sys.settrace(follow)
+            fails(item)
+            sys.settrace(None)
+            for number in hit:
+                reaching[number].append((time.monotonic() - begun, index))
+        file.write_text(json.dumps([[index for _, index in sorted(each)] for each in reaching]))
+        return True
 
 
-def durations_of(log: Path) -> dict[str, float]:
-    """Read the seconds of each test from what pytest printed."""
-    seconds: dict[str, float] = defaultdict(float)
-    for line in log.read_text().splitlines():
-        parts = line.split(maxsplit=2)
-        if len(parts) == 3 and parts[0].endswith("s") and parts[1] in ("call", "setup", "teardown"):
-            seconds[parts[2]] += float(parts[0][:-1])
-    return seconds
-
-
-def is_found(mutant: Mutant, site: Site, tests: list[str], folder: Path) -> bool:
-    """Plant a fault in a copy of the tree, and tell whether a test fails."""
-    if not tests:
-        return False
-    copy_tree(folder)
-    (folder / mutant.file).write_text(planted(mutant, site))
-    names = folder / "tests.txt"
-    names.write_text("\n".join(tests))
-    code = run_tests(folder, ["-x", f"@{names}"])
-    shutil.rmtree(folder)
-    return code != 0
+def fails(item: pytest.Item) -> bool:
+    """Run a test, and return whether it fails."""
+    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
 
 
 def main() -> None:
@@ -319,15 +325,14 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=60, help="of faults (default 60)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", type=Path, help="plant the faults of this table once more")
-    parser.add_argument("--exclude", nargs="*", default=[], help="parts of paths not to draw from")
+    parser.add_argument("--rooms", nargs="*", default=ROOMS, help="folders and files to draw from")
     parser.add_argument("--table", type=Path, default=Path("mutants.csv"))
-    parser.add_argument("--reach", type=Path, help="keep here who reaches what, and use it again")
     parser.add_argument("--tests", nargs="*", help="default: the tests of the rooms")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    places = all_sites()
+    places = all_sites(options.rooms)
     if options.again is None:
-        mutants = draw(options.number, options.seed, tuple(options.exclude))
+        mutants = draw(places, options.number, options.seed)
     else:
         with open(options.again) as file:
             names = [field.name for field in fields(Mutant)]
@@ -335,42 +340,19 @@ def main() -> None:
         told = [Mutant(**{**row, "occurrence": int(row["occurrence"])}) for row in rows]
         mutants = [mutant for mutant in told if mutant in places]
         print(f"{len(mutants)} of {len(told)} faults can be planted again")
-    tests = options.tests or [f"tests/{room}" for room in ROOMS]
-    tests = [test for test in tests if (ROOT / test).exists()]
-    with tempfile.TemporaryDirectory() as scratch:
-        if options.reach is not None and options.reach.exists():
-            reaching = json.loads(options.reach.read_text())
-        else:
-            folder = Path(scratch) / "marked"
-            folder.mkdir()
-            reaching = find_reaching(mutants, places, folder, tests, options.workers)
-            if options.reach is not None:
-                options.reach.write_text(json.dumps(reaching))
-                shutil.copy(folder / "pytest.log", options.reach.with_suffix(".log"))
-
-        def play(number: int) -> tuple[bool, float, int]:
-            mutant = mutants[number]
-            room = mutant.file.split("/")[1]
-            own = [test for test in reaching[number] if test.startswith((f"tests/{room}/", TABLE))]
-            start = time.monotonic()
-            found = is_found(mutant, places[mutant], own, Path(scratch) / f"mutant{number}")
-            seconds = time.monotonic() - start
-            print(
-                f"{number}: {'found' if found else 'NOT FOUND'} in {seconds:.0f} s of {len(own)}"
-                f": {mutant.file} {mutant.function}: {mutant.statement[:80]}: "
-                f"{mutant.before!r} -> {mutant.after!r}",
-                flush=True,
-            )
-            return found, seconds, len(own)
-
-        with ThreadPoolExecutor(options.workers) as pool:
-            results = list(pool.map(play, range(len(mutants))))
+    of_rooms = [f"tests/{room}" for room in options.rooms]
+    of_rooms += [f"tests/test_{room}.py" for room in options.rooms] + [TABLE]
+    tests = options.tests or [test for test in of_rooms if (ROOT / test).exists()]
+    planter = Planter(mutants, places, options.workers)
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[planter])
     with open(options.table, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*(field.name for field in fields(Mutant)), "found", "num_tests"])
-        for mutant, (found, _, count) in zip(mutants, results, strict=True):
-            writer.writerow([*asdict(mutant).values(), found, count])
-    print(f"{sum(found for found, _, _ in results)} of {len(mutants)} faults found")
+        for number, mutant in enumerate(mutants):
+            writer.writerow([*asdict(mutant).values(), *planter.found[number]])
+    print(f"{sum(found for found, _ in planter.found.values())} of {len(mutants)} faults found")
 
 
 if __name__ == "__main__":
