@@ -641,7 +641,7 @@ def run(  # noqa: PLR0913 - options, each with a name
         workers: How many queries are evaluated at once, by threads unless ``executor`` is given. If
             both are omitted, they are evaluated one after the other in this thread. Functions in
             threads should draw random numbers from a generator of their own, because the loop seeds
-            PyTorch's global one.
+            the global ones of PyTorch and Python.
         executor: What evaluates: a ``ProcessPoolExecutor``, joblib's ``get_reusable_executor()``,
             a Dask ``Client``, or whatever else has ``submit`` and returns futures. It is not shut
             down. ``workers`` may be omitted if it knows the number of its workers, as the first two
