@@ -45,9 +45,10 @@ from botorch_bandits.confidence.dmm import (
     read_data,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.hypotheses import AS_OBSERVED, concluded
+from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.igp_ucb import FIRST_ROW
 from botorch_bandits.confidence.ingredients import ridge_terms
+from botorch_bandits.confidence.theorems import DMM
 from botorch_bandits.confidence.width_rules import Assumed, bound_constants
 from botorch_bandits.core.ridges import Ridges
 from botorch_bandits.models.reading import read_noise
@@ -378,15 +379,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         gaps = ["the data refute the assumptions at this level"] if self.is_refuted else []
         if self.terms.doubles:
             gaps.append("the norm bound is guessed and doubled")
-        guarantee = self.terms.guarantee_of(
-            self._summary,
-            facts,
-            FIRST_ROW,
-            (AS_OBSERVED,),
-            gaps,
-            method="DMM",
-            theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
-        )
+        guarantee = self.terms.guarantee_of(DMM, self._summary, facts, FIRST_ROW, gaps)
         bounds = bound_constants(self.terms.delta, rkhs_bound=tuple(self.rkhs_bounds.values()))
         constants = {
             **guarantee.constants,

@@ -44,20 +44,22 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement, of_any_round
-from botorch_bandits.confidence.hypotheses import FIXED_PRIOR, SUB_GAUSSIAN_NOISE
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.hypotheses import SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     DEFAULT_RKHS_BOUND,
     AMMWidth,
     KernelizedWidth,
     check_not_given,
     gaps_of_defaults,
+    gaps_of_small_lam,
+    has_row_noise,
     norm_width,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
+from botorch_bandits.confidence.theorems import CENSORED, guarantee_of
 from botorch_bandits.confidence.width_rules import (
-    LEAST_LAM,
     Bound,
     ConstantWidth,
     PriorSummary,
@@ -309,15 +311,6 @@ class Censoring(Filling):
                 )
 
 
-DELAYS_ALIKE = (
-    "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
-    "rounds; outcomes that fail, are retracted or never arrive count as delayed forever"
-)
-"""What censored feedback assumes about delays."""
-
-NORM_OF_THE_REST = (
-    "the norm of {function} less the {minimum}, in the unit-variance kernel, is at most rkhs_bound"
-)
 DIFFERENCES = "outcomes differ from the {minimum} by at most outcome_bound"
 
 IN_PRIOR_UNITS = (
@@ -511,11 +504,8 @@ class CensoredWidth(WidthRule):
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
             constants["lam"] = lam
-            if lam < LEAST_LAM and not (self.any_lambda or self.bounded_outcomes):
-                gaps.append(
-                    f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
-                    "any_lambda=True gives one that is"
-                )
+        if not (self.any_lambda or self.bounded_outcomes):
+            gaps += gaps_of_small_lam(summary.readable.values())
         if gain is not None:
             constants["information_gain"] = float(gain.max())
         if self.bounded_outcomes:
@@ -530,47 +520,16 @@ class CensoredWidth(WidthRule):
         details = f"{form}, with the realized information gain"
         if self.fill != "minimum":
             details += f", and the lemma on fills for fill={self.fill!r}"
-        rho = f"rho_m, the probability that an outcome arrives within max_delay {self.unit} "
-        rho += "(ever, if that is None)"
         largest = None
         if self.rkhs_bound is not None:
             largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
-        return Guarantee(
-            method="censored feedback",
-            theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
-            theorem_of_draws=f"Verma, Dai and Low 2022, Theorem 3, {details}",
-            bands=Statement(
-                facts.say(
-                    "with {probability} {subject} (less the {minimum}) TIMES {rho}, lies within "
-                    "the width of the posterior mean (less the {minimum}), at all points and in "
-                    "{rounds}{half}; it has the same {optimizer}",
-                    rho=rho,
-                ),
-                delta=self.delta,
-            ),
-            regret=RegretStatement(
-                facts.say(
-                    "with {probability}, on the same event, rho_m TIMES {regret_of} every round "
-                    "that {optimizes} is at most twice width times standard deviation at the point "
-                    "that it chose, whether or not outcomes are pending"
-                )
-                + of_any_round(largest, facts),
-                delta=self.delta,
-                factor=2.0,
-                largest=largest,
-                covers_pending=True,
-                quantity="rho_m times the regret",
-            ),
-            assumptions=(
-                facts.say(NORM_OF_THE_REST),
-                facts.say(DIFFERENCES if self.fill == "minimum" else BETWEEN),
-                DELAYS_ALIKE,
-                FIXED_PRIOR,
-                facts.say(noise),
-                *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
-            ),
-            constants=constants,
-            gaps=tuple(gaps),
+        told = (
+            DIFFERENCES if self.fill == "minimum" else BETWEEN,
+            noise,
+            *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
+        )
+        return guarantee_of(
+            CENSORED, facts, constants, gaps, told, largest, details=details, unit=self.unit
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
@@ -603,21 +562,6 @@ class PendingWidth(WidthRule):
     round_number: int = 1
     gaps: Callable[[Facts], Iterable[str]] = _no_gaps
     is_uniform: ClassVar[bool] = False
-
-    def in_round(
-        self,
-        deviation_sum: Tensor,
-        round_number: int,
-        gaps: Callable[[Facts], Iterable[str]] = _no_gaps,
-    ) -> PendingWidth:
-        """Return the width of one round.
-
-        Args:
-            deviation_sum: See the class.
-            round_number: See the class.
-            gaps: See the class.
-        """
-        return PendingWidth(self.censored, self.uncovered, deviation_sum, round_number, gaps)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the round is that of the rule."""
@@ -770,11 +714,7 @@ def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
     Args:
         summary: The prior summary of the censored model.
     """
-    try:
-        differs = any(prior.row_noise is not None for prior in summary.active.values())
-    except UnreadablePriorError:
-        return ()
-    if not differs:
+    if not has_row_noise(summary):
         return ()
     return (
         "the noise differs between rows (train_Yvar), and a pending row has their mean until its "

@@ -25,14 +25,13 @@ which is for :math:`\mu^v`, is that of Verma, Dai and Low 2022, Theorem 1. With
 :math:`b_s = B_y`.
 
 The fills are named in ``FILLS``. A *soft* fill needs the probability that a pending outcome will
-still arrive: ``DelaysAsStated`` computes it from a given distribution, and ``DelaysAsSeen``
-estimates it from the delays so far (Kaplan and Meier 1958).
+still arrive: :class:`Survival` computes it from a given distribution, or estimates it from the
+delays so far (Kaplan and Meier 1958).
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,11 +157,12 @@ class Filling:
             num_longer: The number of delays that are known to be longer than any that counts.
             max_delay: How long a query is waited for; None if forever.
         """
-        expected: Survival
-        if self.delay_distribution is None:
-            expected = DelaysAsSeen.estimate(arrived, ages, num_longer)
-        else:
-            expected = DelaysAsStated(self.delay_distribution)
+        given = self.delay_distribution
+        expected = (
+            Survival.estimated(arrived, ages, num_longer)
+            if given is None
+            else Survival.stated(given)
+        )
         return tuple(expected.still_to_come(age, max_delay) for age in ages)
 
     def heights(
@@ -208,16 +208,74 @@ def share_of_bound(heights: Tensor, bound: float | Tensor) -> Tensor:
     return torch.maximum(heights, bound - heights) / bound
 
 
-class Survival(ABC):
-    """The probability that an outcome takes longer than a number of rounds or seconds."""
+@dataclass(frozen=True)
+class Survival:
+    """The probability that an outcome takes longer than a number of rounds or seconds.
 
-    @abstractmethod
-    def beyond(self, delay: float) -> float:
-        """Return the probability of a delay that is longer than this one.
+    Attributes:
+        beyond: Maps a delay of at least 0 to the probability of a longer one; ``math.inf`` stands
+            for an outcome that never arrives.
+    """
+
+    beyond: Callable[[float], float]
+
+    @classmethod
+    def in_steps(cls, delays: Sequence[float], survival: Sequence[float]) -> Survival:
+        """Return a survival function that is constant between some delays.
 
         Args:
-            delay: At least 0; ``math.inf`` for an outcome that never arrives.
+            delays: The delays that occur, in ascending order.
+            survival: The probability of a longer delay, for each of them.
         """
+
+        def beyond(delay: float) -> float:
+            position = bisect_right(delays, delay)
+            return survival[position - 1] if position else 1.0
+
+        return cls(beyond)
+
+    @classmethod
+    def stated(cls, distribution: DelayDistribution) -> Survival:
+        """Return the survival function of a distribution that the user gave, checked before.
+
+        Args:
+            distribution: The probabilities of delays 0, 1, 2, ..., or a cumulative distribution
+                function.
+        """
+        if isinstance(distribution, tuple):
+            delays = range(len(distribution))
+            return cls.in_steps(delays, [math.fsum(distribution[d + 1 :]) for d in delays])
+        return cls(lambda delay: 1.0 - _cumulative(distribution, delay))
+
+    @classmethod
+    def estimated(
+        cls, arrived: Mapping[float, int], waiting: Sequence[float], num_longer: int = 0
+    ) -> Survival:
+        r"""Return the Kaplan-Meier estimate from delays, and from ages of queries that wait.
+
+        .. math:: S(a) = \prod_{u \le a} \left(1 - \frac{n_u}{r_u}\right)
+
+        over the delays ``u`` that were seen, ``n_u`` of each, where ``r_u`` queries had a delay of
+        at least ``u`` or no outcome at the age ``u``. Nothing is known beyond the oldest query;
+        from there on, the estimate is constant, so that no further outcomes are expected.
+
+        Source: Kaplan and Meier, *Nonparametric estimation from incomplete observations*, JASA
+        1958.
+
+        Args:
+            arrived: A map from delays to the number of outcomes that had them.
+            waiting: The ages of queries that are waited for.
+            num_longer: The number of queries whose delay is longer than any that counts, because
+                they were given up, or failed.
+        """
+        delays = np.array(sorted(delay for delay, count in arrived.items() if count > 0))
+        counts = np.array([arrived[delay] for delay in delays.tolist()], dtype=np.float64)
+        ages = np.sort(np.array(waiting, dtype=np.float64))
+        # at risk: those with this delay or a longer one, and those of at least this age
+        with_longer = counts[::-1].cumsum()[::-1]
+        older = len(ages) - np.searchsorted(ages, delays, side="left")
+        survival = np.cumprod(1.0 - counts / (with_longer + older + num_longer))
+        return cls.in_steps(delays.tolist(), survival.tolist())
 
     def still_to_come(self, age: float, max_delay: float | None) -> float:
         r"""Return :math:`P(d \le m \mid d > a)`, for a query without an outcome at the age ``a``.
@@ -233,73 +291,6 @@ class Survival(ABC):
             return 0.0
         lost = self.beyond(math.inf if max_delay is None else max_delay)
         return min(max(1.0 - lost / waited, 0.0), 1.0)
-
-
-@dataclass(frozen=True)
-class DelaysAsStated(Survival):
-    """The survival function of a distribution given by the user.
-
-    Attributes:
-        distribution: The probabilities of delays 0, 1, 2, ..., or a cumulative distribution
-            function.
-    """
-
-    distribution: DelayDistribution
-
-    def beyond(self, delay: float) -> float:
-        if isinstance(self.distribution, tuple):
-            if delay >= len(self.distribution):
-                return 0.0
-            return math.fsum(self.distribution[math.floor(delay) + 1 :])
-        return 1.0 - _cumulative(self.distribution, delay)
-
-
-@dataclass(frozen=True)
-class DelaysAsSeen(Survival):
-    r"""The Kaplan-Meier estimate from delays, and from ages of queries without an outcome.
-
-    .. math:: S(a) = \prod_{u \le a} \left(1 - \frac{n_u}{r_u}\right)
-
-    over the delays ``u`` that were seen, ``n_u`` of each, where ``r_u`` queries had a delay of at
-    least ``u`` or no outcome at the age ``u``. Nothing is known beyond the oldest query; from there
-    on, the estimate is constant, so that no further outcomes are expected.
-
-    Attributes:
-        delays: The distinct delays that were seen, in ascending order.
-        survival: The probability of a longer delay, for each of them.
-
-    Source: Kaplan and Meier, *Nonparametric estimation from incomplete observations*, JASA 1958.
-    """
-
-    delays: tuple[float, ...]
-    survival: tuple[float, ...]
-
-    @classmethod
-    def estimate(
-        cls, arrived: Mapping[float, int], waiting: Sequence[float], num_longer: int = 0
-    ) -> DelaysAsSeen:
-        """Return the estimate; see the class.
-
-        Args:
-            arrived: A map from delays to the number of outcomes that had them.
-            waiting: The ages of queries that are waited for.
-            num_longer: The number of queries whose delay is longer than any that counts, because
-                they were given up, or failed.
-        """
-        delays = np.array(sorted(delay for delay, count in arrived.items() if count > 0))
-        if not len(delays):
-            return cls((), ())
-        counts = np.array([arrived[delay] for delay in delays.tolist()], dtype=np.float64)
-        ages = np.sort(np.array(waiting, dtype=np.float64))
-        # at risk: those with this delay or a longer one, and those of at least this age
-        with_longer = counts[::-1].cumsum()[::-1]
-        older = len(ages) - np.searchsorted(ages, delays, side="left")
-        survival = np.cumprod(1.0 - counts / (with_longer + older + num_longer))
-        return cls(tuple(delays.tolist()), tuple(survival.tolist()))
-
-    def beyond(self, delay: float) -> float:
-        position = bisect_right(self.delays, delay)
-        return self.survival[position - 1] if position else 1.0
 
 
 def check_delay_distribution(

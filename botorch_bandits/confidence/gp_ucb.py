@@ -42,13 +42,14 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import (
-    Guarantee,
-    RegretStatement,
-    Statement,
-    regret_of_band,
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.theorems import (
+    GP_UCB_CPD,
+    GP_UCB_ON_A_BOX,
+    GP_UCB_ON_ARMS,
+    IRGP_UCB,
+    guarantee_of,
 )
-from botorch_bandits.confidence.hypotheses import DRAWN_FROM_PRIOR, FIXED_PRIOR, GAUSSIAN_NOISE
 from botorch_bandits.confidence.width_rules import (
     ConstantWidth,
     PriorSummary,
@@ -176,28 +177,7 @@ class FiniteArmsWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        return Guarantee(
-            method="GP-UCB on finitely many arms",
-            theorem="Srinivas et al. 2010, Theorem 1",
-            bands=Statement(
-                facts.say(
-                    "with {probability} {subject} lies within the width of the posterior mean, on "
-                    "all arms (with contexts: at the context of each round) and in {rounds}{half}"
-                ),
-                delta=self.delta,
-                reach="arms",
-            ),
-            regret=regret_of_band(self.delta, facts),
-            assumptions=(
-                facts.say(DRAWN_FROM_PRIOR),
-                FIXED_PRIOR,
-                GAUSSIAN_NOISE,
-                "the acquisition is maximized over at most num_arms arms, fixed before the data",
-            ),
-            constants=constants,
-            gaps=tuple(prior_gaps(summary)),
-            is_drawn=True,
-        )
+        return guarantee_of(GP_UCB_ON_ARMS, facts, constants, prior_gaps(summary))
 
 
 def _largest_unit(summary: PriorSummary) -> float:
@@ -252,48 +232,15 @@ class CompactBoxWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return Guarantee(
-            method="GP-UCB on a box",
-            theorem="Srinivas et al. 2010, Theorem 2",
-            bands=Statement(
-                facts.say(
-                    "with {probability} {subject} lies within the width of the posterior mean, in "
-                    "{rounds}, at the point of the round and on a discretization that grows with "
-                    "it; not at all points at once"
-                ),
-                delta=self.delta,
-            ),
-            regret=RegretStatement(
-                facts.say(
-                    "with {probability}, on the same event, {regret_of} every round t (counted "
-                    "from the last reset, if there are any) that {optimizes} is at most twice "
-                    "width times standard deviation at the point that it chose, plus the prior "
-                    "standard deviation times 1 / t^2"
-                ),
-                delta=self.delta,
-                factor=2.0,
-                tail=_largest_unit(summary),
-            ),
-            assumptions=(
-                facts.say(DRAWN_FROM_PRIOR),
-                FIXED_PRIOR,
-                GAUSSIAN_NOISE,
-                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
-                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
-                "L, with smoothness_a and smoothness_b for a and b",
-                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
-                "at most side_length, fixed before the data",
-            ),
-            constants={
-                "dim": float(self.dim),
-                "side_length": self.side_length,
-                "smoothness_a": self.smoothness_a,
-                "smoothness_b": self.smoothness_b,
-                "delta": self.delta,
-            },
-            gaps=tuple(prior_gaps(summary)),
-            is_drawn=True,
-        )
+        constants = {
+            "dim": float(self.dim),
+            "side_length": self.side_length,
+            "smoothness_a": self.smoothness_a,
+            "smoothness_b": self.smoothness_b,
+            "delta": self.delta,
+        }
+        tail = _largest_unit(summary)
+        return guarantee_of(GP_UCB_ON_A_BOX, facts, constants, prior_gaps(summary), tail=tail)
 
     def _width_for_unit(self, round_number: int, unit: Tensor) -> Tensor:
         return gp_ucb_compact_width(
@@ -408,29 +355,8 @@ class RandomizedWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return Guarantee(
-            method="IRGP-UCB",
-            theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
-            regret=RegretStatement(
-                facts.say(
-                    "{regret_of} a round, in expectation over {outcome}s, noise and draws, is at "
-                    "most the expectation of width times standard deviation at the point that it "
-                    "chose; no single confidence bound holds in all rounds"
-                ),
-                factor=1.0,
-                is_expected=True,
-                quantity="the expected regret",
-            ),
-            assumptions=(
-                facts.say(DRAWN_FROM_PRIOR),
-                FIXED_PRIOR,
-                GAUSSIAN_NOISE,
-                "the acquisition is maximized over at most num_arms arms, fixed before the data",
-            ),
-            constants={"num_arms": float(self.num_arms)},
-            gaps=tuple(prior_gaps(summary)),
-            is_drawn=True,
-        )
+        constants = {"num_arms": float(self.num_arms)}
+        return guarantee_of(IRGP_UCB, facts, constants, prior_gaps(summary))
 
 
 # --- GP-UCB-CPD -----------------------------------------------------------------------------------
@@ -602,26 +528,18 @@ class ChangePointWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         exponent = regret_exponent(self.smoothness, self.dim)
-        return Guarantee(
-            method="GP-UCB-CPD",
-            theorem="Avanesov, Theorem 3.1",
-            regret=RegretStatement(
-                "the expected regret grows more slowly than the horizon, for D large enough"
-            ),
-            constants={
-                "horizon": float(self.horizon),
-                "smoothness": float(self.smoothness),
-                "dim": float(self.dim),
-                "width_constant": float(self.width_constant),
-                "regret_exponent": exponent,
-            },
-            gaps=(
-                *(
-                    [f"the rate of the theorem is not sublinear: T to the power {exponent:.4g}"]
-                    if exponent >= 1.0
-                    else []
-                ),
-                "the theorem does not say how large D must be; its lemma requires at least 1, and "
-                "the experiments of the paper use 0.02",
-            ),
-        )
+        gaps = [
+            "the theorem does not say how large D must be; its lemma requires at least 1, and the "
+            "experiments of the paper use 0.02"
+        ]
+        if exponent >= 1.0:
+            rate = f"the rate of the theorem is not sublinear: T to the power {exponent:.4g}"
+            gaps.insert(0, rate)
+        constants = {
+            "horizon": float(self.horizon),
+            "smoothness": float(self.smoothness),
+            "dim": float(self.dim),
+            "width_constant": float(self.width_constant),
+            "regret_exponent": exponent,
+        }
+        return guarantee_of(GP_UCB_CPD, facts, constants, gaps)

@@ -315,44 +315,6 @@ class Guarantee:
 # --- the statements that several theorems make, from the facts of a use ---------------------------
 
 
-def band_everywhere(delta: float, facts: Facts) -> Statement:
-    """Return the statement that a confidence bound holds at all points and in all rounds.
-
-    Args:
-        delta: The statement fails with at most this probability.
-        facts: The facts of the use.
-    """
-    says = (
-        "with {probability} {subject} lies within the width of the posterior mean, at all points "
-        "and in {rounds}{half}"
-    )
-    return Statement(facts.say(says), delta=delta, reach="everywhere")
-
-
-def regret_of_band(delta: float, facts: Facts, largest: float | None = None) -> RegretStatement:
-    """Return what a confidence bound that holds at all points implies for the regret.
-
-    Args:
-        delta: The bound fails with at most this probability.
-        facts: The facts of the use.
-        largest: ``2 B``, if it bounds the regret of any round for a function that does not vary.
-    """
-    added = 2.0 * facts.variation
-    if largest is not None:
-        largest += added
-    return RegretStatement(
-        facts.say(
-            "with {probability}, on the same event, {regret_of} every round that {optimizes} is at "
-            "most twice width times standard deviation at the point that it chose{plus_variation}"
-        )
-        + of_any_round(largest, facts),
-        delta=delta,
-        largest=largest,
-        added=added,
-        factor=2.0,
-    )
-
-
 def of_any_round(largest: float | None, facts: Facts) -> str:
     """Return the end of a statement on regret if functions are bounded.
 

@@ -113,6 +113,24 @@ BOUNDED_NOISE = (
 AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
 """What AMM and DMM assume in addition."""
 
+DELAYS_ALIKE = (
+    "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
+    "rounds; outcomes that fail, are retracted or never arrive count as delayed forever"
+)
+"""What censored feedback assumes about delays."""
+
+NORM_OF_THE_REST = (
+    "the norm of {function} less the {minimum}, in the unit-variance kernel, is at most rkhs_bound"
+)
+"""What censored feedback assumes about the function."""
+
+VARIES = (
+    "in every round and at every point {function} differs by at most variation from one fixed "
+    "function, for which all other assumptions hold; how it varies may depend on what happened "
+    "before, not on noise that is still to come"
+)
+"""What replaces the assumption of one function if each round has its own."""
+
 ROWS_IGNORE_NOISE = (
     "which outcomes are rows of the model does not depend on their noise, and no row of an earlier "
     "round is left out in a later one"

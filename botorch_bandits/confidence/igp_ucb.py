@@ -69,9 +69,8 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -87,16 +86,21 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import Guarantee, band_everywhere, regret_of_band
+from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.hypotheses import (
-    AS_OBSERVED,
-    BOUNDED_NOISE,
     FIXED_PRIOR,
     SUB_GAUSSIAN_NOISE,
     SUB_GAUSSIAN_OUTPUTS,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
+from botorch_bandits.confidence.theorems import (
+    AMM,
+    GP_UCB_IN_THE_RKHS,
+    IGP_UCB,
+    Theorem,
+    guarantee_of,
+)
 from botorch_bandits.confidence.width_rules import (
     LEAST_LAM,
     MODEL_NOISE,
@@ -445,24 +449,19 @@ def is_model_noise(bound: NoiseBound, output: int) -> bool:
     return entries[output if len(entries) > 1 else 0] == MODEL_NOISE
 
 
-def smallest_stated_lam(summary: PriorSummary, bound: NoiseBound) -> float | None:
-    """Return the smallest regularization of the outputs whose noise bound is a number.
+def gaps_of_small_lam(priors: Iterable[OutputPrior]) -> list[str]:
+    """Say that the printed width is not a bound if some regularization is below 1.
 
     Args:
-        summary: The prior summary of the model.
-        bound: The bound on the noise, as the user gave it.
-
-    Returns:
-        The regularization; None if there is no such output, or the prior cannot be read.
+        priors: The priors of the outputs that have this width.
     """
-    return min(
-        (
-            float(prior.lam.min())
-            for j, prior in summary.readable.items()
-            if not is_model_noise(bound, j)
-        ),
-        default=None,
-    )
+    lam = min((float(prior.lam.min()) for prior in priors), default=1.0)
+    if lam >= LEAST_LAM:
+        return []
+    return [
+        f"lam = {lam:.4g} is below 1, where the printed width is not a bound; any_lambda=True "
+        "gives one that is"
+    ]
 
 
 def has_row_noise(summary: PriorSummary) -> bool:
@@ -603,24 +602,24 @@ class NormBounds:
 
     def guarantee_of(
         self,
+        theorem: Theorem,
         summary: PriorSummary,
         facts: Facts,
         of_rows: str,
-        further: tuple[str, ...],
-        gaps: Iterable[str],
-        further_constants: Mapping[str, float] = MappingProxyType({}),
-        **named: Any,
+        gaps: Iterable[str] = (),
+        further: tuple[str, ...] = (),
+        **words: Any,
     ) -> Guarantee:
         """Return what a theorem on the norm guarantees.
 
         Args:
+            theorem: The theorem.
             summary: The prior summary of the model.
             facts: What is known of its use.
             of_rows: What the width assumes if a number bounds the noise of rows that differ.
-            further: Further assumptions.
             gaps: The gaps that are particular to the width.
-            further_constants: Further constants by name.
-            **named: Method and theorem.
+            further: Further assumptions.
+            **words: Further fields of the theorem's texts.
         """
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
@@ -629,22 +628,22 @@ class NormBounds:
         known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
         constants |= {name: value for name, value in known.items() if value is not None}
         norm, norm_gaps, of_mean = norm_assumption(summary, facts)
-        largest = largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given)
         # without a readable prior, bounds are taken as multiples of its standard deviation
         is_relative = self.is_relative or lam is None
-        return Guarantee(
-            bands=band_everywhere(self.delta, facts),
-            regret=regret_of_band(self.delta, facts, largest),
-            assumptions=(
+        return guarantee_of(
+            theorem,
+            facts,
+            {**constants, **of_mean},
+            (*prior_gaps(summary), *gaps, *gaps_of_defaults(self.not_given), *norm_gaps),
+            (
                 norm,
                 *kernel_assumptions(summary),
                 *noise_assumptions(summary, self.noise_bound, of_rows=(of_rows,)),
                 *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
                 *further,
             ),
-            constants={**constants, **of_mean, **further_constants},
-            gaps=(*prior_gaps(summary), *gaps, *gaps_of_defaults(self.not_given), *norm_gaps),
-            **named,
+            largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given),
+            **words,
         )
 
 
@@ -727,15 +726,14 @@ class KernelizedWidth(NormWidth):
                 unit = float(next(iter(summary.active.values())).standard_deviation.max())
             facts = replace(facts, variation=self.variation * unit)
         lam = summary.smallest_lam()
-        stated_lam = smallest_stated_lam(summary, self.noise_bound)
-        if "noise_bound" in self.not_given:  # R is the square root of lam, and not 1
-            stated_lam = lam
         if self.any_lambda:
             gaps += noise_gaps(summary, self.noise_bound)
-        elif stated_lam is not None and stated_lam < LEAST_LAM:
-            gaps.append(
-                f"lam = {stated_lam:.4g} is below 1, where the printed width is not a bound; "
-                "any_lambda=True gives one that is"
+        else:  # rows divided by their noise have lam = 1; by default R is the square root of lam
+            is_default = "noise_bound" in self.not_given
+            gaps += gaps_of_small_lam(
+                prior
+                for j, prior in summary.readable.items()
+                if is_default or not is_model_noise(self.noise_bound, j)
             )
         gain, realized = self.information_gain(summary), summary.realized_information_gain()
         given = self.bound_on_gain()
@@ -747,21 +745,19 @@ class KernelizedWidth(NormWidth):
             gaps.append("information_gain was given; it must be at least the realized gain")
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
-        details = f"{form}, with {source} information gain"
-        return self.guarantee_of(
+        told = self.guarantee_of(
+            IGP_UCB,
             summary,
             facts,
             SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
-            (
-                *(() if given is None else (given.assumption,)),
-                *((facts.say(VARIES),) if self.variation else ()),
-            ),
             gaps,
-            {"variation": self.variation} if self.variation else {},
-            method="IGP-UCB width" + (", functions that vary" if self.variation else ""),
-            theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {details}",
-            theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
+            () if given is None else (given.assumption,),
+            details=f"{form}, with {source} information gain",
+            varying=", functions that vary" if self.variation else "",
         )
+        if not self.variation:
+            return told
+        return replace(told, constants={**told.constants, "variation": self.variation})
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         if self.explicit_gain is None:
@@ -856,27 +852,15 @@ class RKHSWidth(WidthRule):
         if has_row_noise(summary):
             gaps.append("the noise variance differs from row to row; Theorem 3 is for one level")
         norm, norm_gaps, of_mean = norm_assumption(summary, facts)
-        return Guarantee(
-            method="GP-UCB in the RKHS",
-            theorem="Srinivas et al. 2010, Theorem 3",
-            bands=band_everywhere(self.delta, facts),
-            regret=regret_of_band(
-                self.delta, facts, largest_regret(summary, self.rkhs_bound, False)
-            ),
-            assumptions=(
-                norm,
-                *kernel_assumptions(summary, is_at_most_one=True),
-                FIXED_PRIOR,
-                BOUNDED_NOISE,
-                self.gain_bound.assumption,
-            ),
-            constants={
-                **bound_constants(self.delta, rkhs_bound=self.rkhs_bound),
-                "delta": self.delta,
-                "maximal_information_gain": gain,
-                **of_mean,
-            },
-            gaps=(*gaps, *norm_gaps),
+        constants = bound_constants(self.delta, rkhs_bound=self.rkhs_bound)
+        of_kernel = kernel_assumptions(summary, is_at_most_one=True)
+        return guarantee_of(
+            GP_UCB_IN_THE_RKHS,
+            facts,
+            {**constants, "maximal_information_gain": gain, **of_mean},
+            (*gaps, *norm_gaps),
+            (norm, *of_kernel, self.gain_bound.assumption),
+            largest_regret(summary, self.rkhs_bound, False),
         )
 
     def bound_on_gain(self) -> GainBound | None:
@@ -904,26 +888,11 @@ class AMMWidth(NormWidth):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return self.guarantee_of(
-            summary,
-            facts,
-            SMALLEST_ROW_IS_FIXED,
-            (AS_OBSERVED,),
-            noise_gaps(summary, self.noise_bound),
-            method="AMM width",
-            theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
-        )
+        gaps = noise_gaps(summary, self.noise_bound)
+        return self.guarantee_of(AMM, summary, facts, SMALLEST_ROW_IS_FIXED, gaps)
 
 
 # --- functions that vary with the round -----------------------------------------------------------
-
-
-VARIES = (
-    "in every round and at every point {function} differs by at most variation from one fixed "
-    "function, for which all other assumptions hold; how it varies may depend on what happened "
-    "before, not on noise that is still to come"
-)
-"""What replaces the assumption of one function if each round has its own."""
 
 
 def width_of_variation(variation: float | Tensor, num_rows: int | Tensor, lam: Tensor) -> Tensor:

@@ -89,6 +89,29 @@ def theorem_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     return THEOREMS[tuple(given)](delta=delta, **given)
 
 
+def bounds_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of :class:`.NormBounds` by name; see :func:`.complete_bounds`.
+
+    Args:
+        name: The acquisition class, for errors.
+        options: Constructor arguments by name.
+
+    Raises:
+        ValueError: If only one bound is given in outcome units.
+    """
+    units = options["units"]
+    norm, noise, not_given = complete_bounds(
+        name, options["rkhs_bound"], options["noise_bound"], units
+    )
+    return {
+        "rkhs_bound": norm,
+        "noise_bound": noise,
+        "delta": options["delta"],
+        "units": units,
+        "not_given": not_given,
+    }
+
+
 def mixture_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     """Return the rule of AMM; bounds that are not given have defaults.
 
@@ -99,9 +122,7 @@ def mixture_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     Raises:
         ValueError: If only one bound is given in outcome units, or an ingredient is infeasible.
     """
-    bounds = options["rkhs_bound"], options["noise_bound"]
-    norm, noise, not_given = complete_bounds(name, *bounds, options["units"])
-    return AMMWidth(norm, noise, options["delta"], options["units"], not_given)
+    return AMMWidth(**bounds_of(name, options))
 
 
 def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
@@ -134,14 +155,15 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
             f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
             f"got width={width}."
         )
-    delta, units = options["delta"], options["units"]
     any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
-    norm, noise, not_given = complete_bounds(name, *bounds, units)
+    complete = bounds_of(name, options)
     if width is not None:
         return ConstantWidth(width)
     if has_none and options.get("default_width") is not None:
         return ConstantWidth(options["default_width"], is_default=True)
-    return KernelizedWidth(norm, noise, delta, units, not_given, any_lambda, gain, variation)
+    return KernelizedWidth(
+        **complete, any_lambda=any_lambda, explicit_gain=gain, variation=variation
+    )
 
 
 PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
@@ -216,7 +238,6 @@ def ridge_terms(name: str, options: Mapping[str, Any]) -> RidgeTerms:
     Raises:
         ValueError: If an ingredient is infeasible.
     """
-    bounds = options["rkhs_bound"], options["noise_bound"]
-    norm, noise, not_given = complete_bounds(name, *bounds, options["units"])
-    doubles = options["double_rkhs_bound"] or "rkhs_bound" in not_given
-    return RidgeTerms(norm, noise, options["delta"], options["units"], not_given, doubles)
+    bounds = bounds_of(name, options)
+    doubles = options["double_rkhs_bound"] or "rkhs_bound" in bounds["not_given"]
+    return RidgeTerms(**bounds, doubles=doubles)

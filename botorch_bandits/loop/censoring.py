@@ -85,7 +85,7 @@ class Widening:
         bound = self.feedback.bound_on_sum(draws)
         censored = self._censored(rule, bound, self.feedback.fill)
         gaps = partial(self._gaps, means, censored.censored.units, draws)
-        return censored.in_round(total, round_number, gaps)
+        return replace(censored, deviation_sum=total, round_number=round_number, gaps=gaps)
 
     def rules(
         self,
@@ -108,7 +108,7 @@ class Widening:
                 bound /= units(j)
             # pseudo-values of constraints are 0 with every fill
             censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
-            found.append(censored.in_round(totals[j], round_number))
+            found.append(replace(censored, deviation_sum=totals[j], round_number=round_number))
         return tuple(found)
 
     def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> PendingWidth:

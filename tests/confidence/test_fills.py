@@ -16,8 +16,7 @@ from botorch_bandits import BanditGP, Censored
 from botorch_bandits.confidence import CensoredWidth, PriorSummary
 from botorch_bandits.confidence.fills import (
     FILLS,
-    DelaysAsSeen,
-    DelaysAsStated,
+    Survival,
     share_of_bound,
 )
 from botorch_bandits.models import condition
@@ -63,7 +62,7 @@ def test_the_lemma_on_models_of_the_package(lam: float) -> None:
 
 
 def test_shares_from_probabilities_by_hand() -> None:
-    delays = DelaysAsStated((0.1, 0.2, 0.3, 0.25, 0.15))
+    delays = Survival.stated((0.1, 0.2, 0.3, 0.25, 0.15))
     assert delays.beyond(0) == pytest.approx(0.9, rel=1e-14)
     assert delays.beyond(2) == pytest.approx(0.4, rel=1e-14)
     assert delays.beyond(2.5) == pytest.approx(0.4, rel=1e-14)
@@ -96,7 +95,7 @@ def test_the_estimate_against_another_computation_of_it(seed: int) -> None:
     arrived = [float(u) for u in draw(1, 12, int(rng.integers(0, 25)))]
     waiting = [float(a) for a in draw(1, 12, int(rng.integers(0, 15)))]
     num_longer = int(rng.integers(0, 4))
-    found = DelaysAsSeen.estimate(Counter(arrived), waiting, num_longer)
+    found = Survival.estimated(Counter(arrived), waiting, num_longer)
     if not arrived:
         assert found.still_to_come(1.0, 5.0) == 0.0  # nobody has seen an outcome
         return
