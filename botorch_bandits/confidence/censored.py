@@ -45,7 +45,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import SUB_GAUSSIAN_NOISE
+from botorch_bandits.confidence.hypotheses import NORM_OF_THE_REST, SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     DEFAULT_RKHS_BOUND,
     AMMWidth,
@@ -65,7 +65,7 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     WidthRule,
     bound_constants,
-    check_bounds,
+    check_bound,
     combine_outputs,
     largest_regret,
     no_ingredient,
@@ -160,7 +160,8 @@ class Censoring(Filling):
             proxy = check_nonnegative("minimum_proxy", self.minimum_proxy)
             store_checked(self, minimum_proxy=proxy)
         if self.outcome_bound is not None:
-            store_checked(self, **check_bounds(outcome_bound=self.outcome_bound))
+            bound = check_bound("outcome_bound", self.outcome_bound)
+            store_checked(self, outcome_bound=bound)
         check_one_of("unit", self.unit, ("rounds", "seconds"))
         check_one_of("window", self.window, ("pending", "all"))
         check_one_of("on_lower", self.on_lower, ("error", "lower"))
@@ -402,7 +403,7 @@ class CensoredWidth(WidthRule):
         for level in entries_of(self.noise_bound):
             if isinstance(level, str):
                 raise ValueError(_needs_a_number(level))
-        store_checked(self, **check_bounds(**bounds))
+        store_checked(self, **{name: check_bound(name, each) for name, each in bounds.items()})
         store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("any_lambda", self.any_lambda, (True, False))
         check_one_of("bounded_outcomes", self.bounded_outcomes, (True, False))
@@ -524,6 +525,7 @@ class CensoredWidth(WidthRule):
         if self.rkhs_bound is not None:
             largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
         told = (
+            NORM_OF_THE_REST,
             DIFFERENCES if self.fill == "minimum" else BETWEEN,
             noise,
             *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),

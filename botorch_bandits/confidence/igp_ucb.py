@@ -111,7 +111,6 @@ from botorch_bandits.confidence.width_rules import (
     bound_constants,
     check_all_nonnegative,
     check_bound,
-    check_bounds,
     combine_outputs,
     kernel_assumptions,
     largest_regret,
@@ -548,7 +547,7 @@ class NormBounds:
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, rkhs_bound=check_bound("rkhs_bound", self.rkhs_bound))
         store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("units", self.units, ("outcome", "prior"))
@@ -823,7 +822,7 @@ class RKHSWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, rkhs_bound=check_bound("rkhs_bound", self.rkhs_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
         remedy = (
             "Theorem 3 needs a bound on the maximal information gain: pass "

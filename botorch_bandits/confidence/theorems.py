@@ -26,7 +26,6 @@ from botorch_bandits.confidence.hypotheses import (
     DRAWN_FROM_PRIOR,
     FIXED_PRIOR,
     GAUSSIAN_NOISE,
-    NORM_OF_THE_REST,
     VARIES,
 )
 
@@ -119,7 +118,7 @@ CENSORED = Theorem(
         "the posterior mean (less the {minimum}), at all points and in {rounds}{half}; it has the "
         "same {optimizer}"
     ),
-    (NORM_OF_THE_REST, DELAYS_ALIKE, FIXED_PRIOR),
+    (DELAYS_ALIKE, FIXED_PRIOR),
     source_of_draws="Verma, Dai and Low 2022, Theorem 3, {details}",
 )
 GP_UCB_ON_ARMS = Theorem(
@@ -204,7 +203,7 @@ def guarantee_of(
     delta, added, bands = constants.get("delta"), 2.0 * facts.variation, theorem.bands
     largest = None if largest is None else largest + added
     says = facts.say(theorem.regret.wording) + of_any_round(largest, facts)
-    assumed = (*theorem.assumptions, *assumptions, *((VARIES,) if facts.variation else ()))
+    assumed = (*assumptions, *theorem.assumptions, *((VARIES,) if facts.variation else ()))
     draws = theorem.source_of_draws
     return Guarantee(
         method=facts.say(theorem.method, **words),

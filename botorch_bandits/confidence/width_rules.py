@@ -416,18 +416,6 @@ def numbers_of(bound: NoiseBound) -> tuple[float | str, ...]:
     return bound if isinstance(bound, tuple) else (bound,)
 
 
-def check_bounds(**bounds: Bound) -> dict[str, Bound]:
-    """Return bounds that are one number, one per output or one per replicate, by name.
-
-    Args:
-        **bounds: The bounds by name. A tensor without dimensions is one number.
-
-    Returns:
-        The same bounds, with Python floats for all but tensors.
-    """
-    return {name: check_bound(name, bound) for name, bound in bounds.items()}
-
-
 def check_bound(name: str, bound: Bound) -> Bound:
     """Return one bound with Python floats for all but tensors.
 

@@ -607,19 +607,16 @@ def with_certificate(
     regret, violations = [], []
     for query in rounds_with_all_outcomes(history, starts):
         known = query.diagnostics
-        if "width" not in known:  # a history was given without diagnostics
-            continue
         mean = known["mean"] if history.maximize else 0.0 - known["mean"]
         lower = mean - known["width"] * known["standard_deviation"]
-        regret.append(known.get("regret_bound", known["acquisition_value"] - lower))
-        names = [name for name in known if name.startswith("constraint_lower_bound_")]
-        upper = [
-            known[upper_name]
-            if (upper_name := name.replace("lower", "upper")) in known
-            else _upper_bound(known[name.replace("lower_bound", "mean")], known[name], clipped_at)
-            for name in names
-        ]
-        violations.append(upper)
+        regret.append(known["acquisition_value"] - lower)
+        violations.append(
+            [
+                _upper_bound(known[name.replace("lower_bound", "mean")], bound, clipped_at)
+                for name, bound in known.items()
+                if name.startswith("constraint_lower_bound_")
+            ]
+        )
     num_others = history.num_queries - len(regret)
     if num_others and not regret:
         return guarantee.with_gaps(ALONE.say(NO_ROUND, num_rounds=num_others), of=RATES)
