@@ -78,14 +78,13 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.diagnosis import check_model
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.hypotheses import (
-    DRAWN_FROM_LIST,
     FIXED_AFTER_FIRST,
     FIXED_LIST,
-    GAUSSIAN_NOISE_ON_LIST,
 )
 from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
+from botorch_bandits.confidence.theorems import LIST_ON_A_BOX, LIST_ON_ARMS, guarantee_of
 
 LEVEL_OF_SURVIVORS = 0.05
 """The level of survivors if none is given: half of the ordinary ``delta``."""
@@ -510,69 +509,28 @@ class CandidateWidths:
                 "which chose the list; the rounds until then are not covered",
                 FIXED_AFTER_FIRST,
             )
-        theorem, tail, added = "Theorem 1", 0.0, ""
-        where = "on all arms (with contexts: at the context of each round)"
-        needed: tuple[str, ...] = (
-            "the acquisition is maximized over at most num_arms arms, fixed before the data",
-        )
+        theorem, tail = LIST_ON_ARMS, 0.0
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
         else:
-            in_force = model.evidence.in_force(self.level)
-            theorem = "Theorem 2"
+            in_force = model.evidence.numpy_in_force(self.level)
             tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max())
-            added = ", plus the prior standard deviation times 1 / t^2"
-            where = (
-                "at the point of the round and on a discretization that grows with it; not at all "
-                "points at once"
-            )
-            needed = (
-                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
-                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
-                "L, with the smoothness_a and smoothness_b of the true prior for a and b",
-                "the acquisition is maximized over a box of at most dim dimensions, with sides of "
-                "at most side_length, fixed before the data",
-            )
-        guarantee = Guarantee(
-            method="upper confidence bound of the survivors of a list of priors",
-            theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
-            bands=Statement(
-                facts.say(
-                    "with {probability} {subject} lies between the least lower and the largest "
-                    "upper bound of the priors that survive, {computed}in {rounds}, {where}",
-                    where=where,
-                ),
-                delta=self.delta,
-                reach=None if self.on_box else "arms",
-            ),
-            regret=RegretStatement(
-                facts.say(
-                    "with {probability}, on the same event, {regret_of} every round t that "
-                    "{optimizes} is at most the distance of the bounds at the point that it chose, "
-                    "which is twice the effective width times standard deviation{added}",
-                    added=added,
-                ),
-                delta=self.delta,
-                factor=2.0,
-                tail=tail,
-            ),
-            assumptions=(facts.say(DRAWN_FROM_LIST), *fixed, GAUSSIAN_NOISE_ON_LIST, *needed),
-            constants=constants,
-            is_drawn=True,
-        )
-        after = model.evidence.refuted_after(self.level)
-        if after is not None:
-            guarantee = guarantee.with_gaps(
-                f"after {after} outcomes all {count} priors on the list were refuted at level "
-                f"{self.level:g}"
-            )
-        reasons = (
+            theorem = LIST_ON_A_BOX
+        gaps = [
             f"hyperparameters may have been learned from the same outcomes: {each}"
             for learned in model.recipe.learned
             for each in learned
             if not (each == "frozen parameters" and "fixed prior" in assume)
-        )
-        return replace(guarantee.with_gaps(*reasons), notes=notes_on_list(model))
+        ]
+        after = model.evidence.refuted_after(self.level)
+        if after is not None:
+            refuted = (
+                f"after {after} outcomes all {count} priors on the list were refuted at level "
+                f"{self.level:g}"
+            )
+            gaps.insert(0, refuted)
+        guarantee = guarantee_of(theorem, facts, constants, gaps, fixed, tail=tail)
+        return replace(guarantee, notes=notes_on_list(model))
 
 
 def one_each(name: str, value: float | Sequence[float], count: int) -> Tensor:

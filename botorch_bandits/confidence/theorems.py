@@ -23,9 +23,11 @@ from botorch_bandits.confidence.hypotheses import (
     AS_OBSERVED,
     BOUNDED_NOISE,
     DELAYS_ALIKE,
+    DRAWN_FROM_LIST,
     DRAWN_FROM_PRIOR,
     FIXED_PRIOR,
     GAUSSIAN_NOISE,
+    GAUSSIAN_NOISE_ON_LIST,
     VARIES,
 )
 
@@ -72,6 +74,23 @@ OF_DRAWN = (DRAWN_FROM_PRIOR, FIXED_PRIOR, GAUSSIAN_NOISE)
 """What theorems on draws of the Gaussian process assume."""
 
 ON_FEW_ARMS = "the acquisition is maximized over at most num_arms arms, fixed before the data"
+ON_A_BOX = (
+    "the acquisition is maximized over a box of at most dim dimensions, with sides of at most "
+    "side_length, fixed before the data"
+)
+_SMOOTH = (
+    "for each dimension j the largest |df/dx_j| over the box (and over all contexts, if there are "
+    "any) exceeds L with probability at most a exp(-(L/b)^2), for every L"
+)
+_BETWEEN_BOUNDS = (
+    "with {probability} {subject} lies between the least lower and the largest upper bound of the "
+    "priors that survive, {computed}in {rounds}, "
+)
+_DISTANCE_OF_BOUNDS = (
+    "with {probability}, on the same event, {regret_of} every round t that {optimizes} is at most "
+    "the distance of the bounds at the point that it chose, which is twice the effective width "
+    "times standard deviation"
+)
 
 IGP_UCB = Theorem(
     "IGP-UCB width{varying}",
@@ -149,11 +168,8 @@ GP_UCB_ON_A_BOX = Theorem(
     ),
     (
         *OF_DRAWN,
-        "for each dimension j the largest |df/dx_j| over the box (and over all contexts, if there "
-        "are any) exceeds L with probability at most a exp(-(L/b)^2), for every L, with "
-        "smoothness_a and smoothness_b for a and b",
-        "the acquisition is maximized over a box of at most dim dimensions, with sides of at most "
-        "side_length, fixed before the data",
+        f"{_SMOOTH}, with smoothness_a and smoothness_b for a and b",
+        ON_A_BOX,
     ),
     is_drawn=True,
 )
@@ -169,6 +185,34 @@ IRGP_UCB = Theorem(
         quantity="the expected regret",
     ),
     assumptions=(*OF_DRAWN, ON_FEW_ARMS),
+    is_drawn=True,
+)
+LIST_ON_ARMS = Theorem(
+    "upper confidence bound of the survivors of a list of priors",
+    "Ville's inequality and Srinivas et al. 2010, Theorem 1, each at delta / 2",
+    RegretStatement(_DISTANCE_OF_BOUNDS, factor=2.0),
+    Statement(
+        _BETWEEN_BOUNDS + "on all arms (with contexts: at the context of each round)", reach="arms"
+    ),
+    (DRAWN_FROM_LIST, GAUSSIAN_NOISE_ON_LIST, ON_FEW_ARMS),
+    is_drawn=True,
+)
+LIST_ON_A_BOX = Theorem(
+    LIST_ON_ARMS.method,
+    "Ville's inequality and Srinivas et al. 2010, Theorem 2, each at delta / 2",
+    RegretStatement(
+        _DISTANCE_OF_BOUNDS + ", plus the prior standard deviation times 1 / t^2", factor=2.0
+    ),
+    Statement(
+        _BETWEEN_BOUNDS + "at the point of the round and on a discretization that grows with it; "
+        "not at all points at once"
+    ),
+    (
+        DRAWN_FROM_LIST,
+        GAUSSIAN_NOISE_ON_LIST,
+        f"{_SMOOTH}, with the smoothness_a and smoothness_b of the true prior for a and b",
+        ON_A_BOX,
+    ),
     is_drawn=True,
 )
 GP_UCB_CPD = Theorem(
