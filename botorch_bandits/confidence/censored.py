@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -563,7 +563,6 @@ class PendingWidth(WidthRule):
     deviation_sum: Tensor | None = None
     round_number: int = 1
     gaps: Callable[[Facts], Iterable[str]] = _no_gaps
-    is_uniform: ClassVar[bool] = False
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the round is that of the rule."""

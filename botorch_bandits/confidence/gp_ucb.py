@@ -206,7 +206,6 @@ class CompactBoxWidth(WidthRule):
     smoothness_b: float
     delta: float
     needs_round: ClassVar[bool] = True
-    is_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -339,7 +338,6 @@ class RandomizedWidth(WidthRule):
     num_arms: int
     seed: int = 0
     needs_round: ClassVar[bool] = True
-    is_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -504,7 +502,6 @@ class ChangePointWidth(WidthRule):
     dim: int
     width_constant: float = PUBLISHED_WIDTH_CONSTANT
     needs_round: ClassVar[bool] = True
-    is_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

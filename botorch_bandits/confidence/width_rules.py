@@ -272,9 +272,6 @@ class WidthRule(ABC):
     needs_round: ClassVar[bool] = False
     """Whether the width depends on the round in other ways than through the data."""
 
-    is_uniform: ClassVar[bool] = True
-    """Whether the theorem's confidence bound holds at every point of the domain in every round."""
-
     @abstractmethod
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """Return the width, of the model's batch shape (a scalar for an ordinary model).
