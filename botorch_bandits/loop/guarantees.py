@@ -607,6 +607,8 @@ def with_certificate(
     regret, violations = [], []
     for query in rounds_with_all_outcomes(history, starts):
         known = query.diagnostics
+        if "width" not in known:  # a history was given without diagnostics
+            continue
         mean = known["mean"] if history.maximize else 0.0 - known["mean"]
         lower = mean - known["width"] * known["standard_deviation"]
         regret.append(known["acquisition_value"] - lower)
