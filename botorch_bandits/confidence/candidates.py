@@ -513,7 +513,7 @@ class CandidateWidths:
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
         else:
-            in_force = model.evidence.numpy_in_force(self.level)
+            in_force = model.evidence.in_force(self.level)
             tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max())
             theorem = LIST_ON_A_BOX
         gaps = [
