@@ -125,7 +125,9 @@ def play(
     if is_censored:
         settings["feedback"] = Censored(o - 4.0 * s, max_delay=5, outcome_bound=9.0 * s)
     recipe = METHODS[name](s, o)
-    loop = BanditLoop(domain, model_of(s, o, kernel), recipe, seed=3, num_initial=2, **settings)
+    num_initial = 2 if domain is ARMS else 3
+    given = {"seed": 3, "num_initial": num_initial, **settings}
+    loop = BanditLoop(domain, model_of(s, o, kernel), recipe, **given)
     queries = []
     for t in range(num_rounds):
         queries.append(loop.ask(CONTEXTS[t]) if "context_dim" in settings else loop.ask())
