@@ -58,6 +58,7 @@ from botorch_bandits.checks import (
     check_probability,
 )
 from botorch_bandits.confidence.igp_ucb import BoundedNorm
+from botorch_bandits.confidence.width_rules import LEAST_LAM
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]
@@ -512,7 +513,7 @@ def _sum_of_variances(horizon: int, information_gain: GainFunction, lam: float) 
 def _proved_lam(assumed: BoundedNorm) -> float:
     """Return ``lam`` if widths are bounds for it."""
     lam = float(assumed.lam)
-    if lam < 1.0 and not assumed.any_lambda:
+    if lam < LEAST_LAM and not assumed.any_lambda:
         raise ValueError(
             f"lam is {lam:g}, but the printed width is a bound only for lam of at least 1; pass "
             "any_lambda=True."

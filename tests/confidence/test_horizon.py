@@ -263,3 +263,12 @@ def test_arrival_probability_is_one_at_most() -> None:
         igp_ucb_regret_bound(5, gain, BoundedNorm(1.0, 0.1, 0.1), arrival_probability=1.5)
     with pytest.raises(ValueError, match="periods is empty"):
         change_point_spacing([], None, 2.5, 1)
+
+
+@pytest.mark.parametrize("bound", [igp_ucb_regret_bound, gp_ts_regret_bound])
+def test_a_noise_of_1_that_was_rounded_is_one_of_1(bound: Any) -> None:
+    further = [5] if bound is gp_ts_regret_bound else []
+    found = [
+        bound(10, gain, BoundedNorm(1.0, 0.1, 0.1, lam), *further) for lam in (1.0 - 1.2e-16, 1)
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
