@@ -655,7 +655,8 @@ def censored_rule(
             "GPUpperConfidenceBound.with_options(width=2.0), or use ImprovedUpperConfidenceBound "
             "or GPThompsonSampling without rkhs_bound= and noise_bound=."
         )
-    if kernelized is not None and kernelized.explicit_gain is None:
+    is_covered = kernelized is not None and not kernelized.variation
+    if kernelized is not None and is_covered and kernelized.explicit_gain is None:
         knows_noise = "noise_bound" not in not_given
         return PendingWidth(
             CensoredWidth(

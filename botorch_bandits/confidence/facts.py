@@ -252,3 +252,12 @@ WORDS = {
     },
 }
 """Words of templates that depend on whether the outcome is minimized."""
+
+
+def as_template(text: str) -> str:
+    """Return the template that says a text as it is, such as one that a user has written.
+
+    Args:
+        text: The text.
+    """
+    return text.replace("{", "{{").replace("}", "}}")

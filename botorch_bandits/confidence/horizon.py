@@ -160,6 +160,11 @@ def igp_ucb_regret_bound(
     """
     horizon = check_integer("horizon", horizon, minimum=1)
     variation = check_nonnegative("variation", variation)
+    if variation and assumed.outcome_bound is not None:
+        raise ValueError(
+            f"variation is {variation:g}, but no theorem covers censored outcomes of functions "
+            "that vary. Leave variation= or outcome_bound= out."
+        )
     pending = check_integer("max_delay", max_delay, minimum=0) * float(assumed.pending(1.0))
     lam = _proved_lam(assumed)
     width = float(assumed.width(_gain(information_gain, horizon - 1)))
@@ -346,6 +351,7 @@ def exact_constraints_bounds(
             "penalty is Linear, which belongs to Algorithm 3; use noisy_constraints_bounds, or "
             "Polynomial(n=2) or Exponential() for Algorithm 2."
         )
+    _checked_epochs(num_epochs, epoch_length, num_constraints)
     of_epoch = replace(assumed, delta=assumed.delta / num_epochs)
     regret = num_epochs * igp_ucb_regret_bound(epoch_length, information_gain, of_epoch, variation)
     given = num_epochs, epoch_length, regret, penalty, unconstrained_gap, num_constraints

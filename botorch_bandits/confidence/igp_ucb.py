@@ -85,7 +85,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.facts import ALONE, Facts, as_template
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.hypotheses import (
     FIXED_PRIOR,
@@ -695,7 +695,7 @@ class KernelizedWidth(NormWidth):
                         "outputs. Give each output its own model, or leave variation= out."
                     )
                 variation = self.variation / self.units_of(prior)[0]
-                width = width + width_of_variation(variation, summary.num_rows, prior.lam)
+                width = width + width_of_variation(variation, summary.weight_of_rows, prior.lam)
             return width
 
         try:
@@ -750,7 +750,7 @@ class KernelizedWidth(NormWidth):
             facts,
             SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
             gaps,
-            () if given is None else (given.assumption,),
+            () if given is None else (as_template(given.assumption),),
             details=f"{form}, with {source} information gain",
             varying=", functions that vary" if self.variation else "",
         )
@@ -858,7 +858,7 @@ class RKHSWidth(WidthRule):
             facts,
             {**constants, "maximal_information_gain": gain, **of_mean},
             (*gaps, *norm_gaps),
-            (norm, *of_kernel, self.gain_bound.assumption),
+            (norm, *of_kernel, as_template(self.gain_bound.assumption)),
             largest_regret(summary, self.rkhs_bound, False),
         )
 
@@ -894,13 +894,13 @@ class AMMWidth(NormWidth):
 # --- functions that vary with the round -----------------------------------------------------------
 
 
-def width_of_variation(variation: float | Tensor, num_rows: int | Tensor, lam: Tensor) -> Tensor:
+def width_of_variation(variation: float | Tensor, num_rows: float | Tensor, lam: Tensor) -> Tensor:
     r"""Return the amount that varying functions add to a width, :math:`v \sqrt{n / \lambda}`.
 
     Args:
         variation: ``v``, in prior standard deviations.
-        num_rows: ``n``, the number of outcomes that the model has.
-        lam: The regularization; the smallest one if rows differ.
+        num_rows: ``n``, the sum of the weights of the rows, which is their number without weights.
+        lam: The regularization of a row of weight 1; the smallest one if other rows differ.
 
     Example:
         >>> lam = torch.tensor(0.25, dtype=torch.float64)

@@ -106,8 +106,8 @@ def bounds_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rkhs_bound": norm,
         "noise_bound": noise,
-        "delta": options["delta"],
-        "units": units,
+        "delta": check_probability("delta", options["delta"]),
+        "units": check_one_of("units", units, ("outcome", "prior")),
         "not_given": not_given,
     }
 

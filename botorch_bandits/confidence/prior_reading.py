@@ -394,6 +394,24 @@ def count_rows(model: Model) -> int:
     return int(targets.shape[-1])
 
 
+def weight_of_rows(model: Model) -> float:
+    """Return the sum of the rows' weights, the most of all models of a list.
+
+    A row of weight ``w`` has the noise variance of one observation over ``w``, so that the sum of
+    ``1 / lam`` over rows is this sum over the ``lam`` of one observation.
+
+    Args:
+        model: Any model.
+
+    Raises:
+        UnreadablePriorError: If it does not show its training targets.
+    """
+    if isinstance(model, ModelListGP):
+        return max(weight_of_rows(submodel) for submodel in model.models)
+    repeats = part_of(model, "repeats")
+    return float(count_rows(model)) if repeats is None else float(repeats.sum(-1).max())
+
+
 def refuse_several(verb: str, model: Model) -> None:
     """Raise an error unless a model has a single output.
 

@@ -54,6 +54,7 @@ from botorch_bandits.confidence.prior_reading import (
     UnreadablePriorError,
     count_rows,
     read_prior,
+    weight_of_rows,
 )
 
 ASSUMABLE = ("fixed prior", "centered bound")
@@ -207,6 +208,11 @@ class PriorSummary:
         """
         return count_rows(self.model)
 
+    @property
+    def weight_of_rows(self) -> float | Tensor:
+        """The sum of the rows' weights; see :func:`.weight_of_rows`."""
+        return weight_of_rows(self.model)
+
 
 class RunningPriorSummary(PriorSummary):
     """A summary of a posterior that is updated with outcomes and knows its information gain.
@@ -228,6 +234,10 @@ class RunningPriorSummary(PriorSummary):
     @abstractmethod
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
         """The number of observations; one number per replicate if they differ."""
+
+    @property
+    def weight_of_rows(self) -> float | Tensor:
+        return self.num_rows
 
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:

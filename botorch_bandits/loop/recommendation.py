@@ -517,7 +517,7 @@ def best_now(
         return None
     points = _distinct([query for query, _ in told])
     with torch.no_grad():
-        means = chooser.model(now).posterior(_inputs(chooser.front(context), points)).mean[:, 0]
+        means, _ = moments_at(chooser.model(now), _inputs(chooser.front(context), points))
     best = points[means.argmax()]
     here = [pair for pair in told if torch.equal(pair[0].x, best)]
     return ([pair for pair in here if _is_here(pair[0], best, context)] or here)[-1]

@@ -16,11 +16,16 @@ import botorch_bandits as bandits
 from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
 from botorch_bandits.confidence import (
     BoundedNorm,
+    GainBound,
+    KernelizedWidth,
+    PriorSummary,
     exact_constraints_bounds,
+    igp_ucb_regret_bound,
     noisy_constraints_bounds,
     realized_regret_bound,
     width_of_variation,
 )
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.penalties import Exponential, Polynomial
 
 B, R, DELTA = 2.0, 0.1, 0.1
@@ -228,3 +233,64 @@ def test_variation_needs_bounds_and_one_output() -> None:
             variation=0.1,
             posterior_transform=ScalarizedPosteriorTransform(weights),
         )
+
+
+@pytest.mark.parametrize("weighting", [{"count": 10}, {"noise": 0.02}, {"noise": 0.1}])
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_rows_of_other_weights_vary_by_their_own_noise(domain: str, weighting: Any) -> None:
+    """The bound on what varies is ``v`` times the root of the sum of ``1 / lam`` over rows."""
+    points, noise, variation = torch.linspace(0.0, 1.0, 5).double().unsqueeze(-1), 0.05, 0.1
+    options = {"rkhs_bound": 2.0, "noise_bound": 0.3, "any_lambda": True}
+    loop, plain = (
+        BanditLoop(
+            bandits.Arms(points) if domain == "arms" else bandits.Box([[0.0], [1.0]]),
+            BanditGP.with_kernel(RBFKernel(), noise=noise, lengthscale=0.2),
+            ImprovedUpperConfidenceBound.with_options(**options, **more),
+        )
+        for more in ({"variation": variation}, {})
+    )
+    for i in range(20):
+        for each in (loop, plain):
+            each.attach(points[i % 5], 0.3, **weighting)
+    widths = [each.ask().diagnostics["width"] for each in (loop, plain)]
+    sigma = noise / weighting["count"] if "count" in weighting else weighting["noise"]
+    assert widths[0] - widths[1] == pytest.approx(variation * math.sqrt(20 / sigma), rel=1e-8)
+    bounds = [each.recommend() for each in (loop, plain)]
+    halves = [each.upper_bound - each.mean for each in bounds]
+    ratios = [half / each.standard_deviation for half, each in zip(halves, bounds, strict=True)]
+    assert ratios[0] - ratios[1] == pytest.approx(widths[0] - widths[1], rel=1e-8)
+
+
+def test_censored_outcomes_of_functions_that_vary_have_no_theorem() -> None:
+    rule = KernelizedWidth(2.0, 0.1, delta=0.1, variation=0.1)
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.05)(torch.zeros(1, 1).double(), ONE)
+    known = censored_rule(rule, 1.0).guarantee(PriorSummary(model), 1)
+    assert known.bands is None or not known.bands.holds
+    with pytest.raises(ValueError, match="no theorem covers censored outcomes"):
+        igp_ucb_regret_bound(5, lambda n: 1.0, BoundedNorm(1.0, 0.1, 0.1, outcome_bound=1.0), 0.1)
+
+
+ONE = torch.ones(1, 1, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["ImprovedUpperConfidenceBound", "GPThompsonSampling"])
+def test_options_beside_an_explicit_width_are_checked(name: str) -> None:
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.05)(torch.zeros(1, 1).double(), ONE)
+    with pytest.raises(ValueError, match="delta is 5"):
+        getattr(bandits, name)(model, width=2.0, delta=5.0)
+    with pytest.raises(ValueError, match="units is 'x'"):
+        getattr(bandits, name)(model, width=2.0, units="x")
+
+
+def test_the_assumption_of_a_gain_of_ones_own_is_said_as_it_is() -> None:
+    class Binary(GainBound):
+        assumption = "all inputs are in {0,1}^d"
+
+        def _bound(self, num_observations: int) -> float:
+            return 50.0
+
+    model = BanditGP.with_kernel(RBFKernel(), noise=1.0)(torch.zeros(1, 1).double(), ONE)
+    acqf = ImprovedUpperConfidenceBound(
+        model, rkhs_bound=1.0, noise_bound=0.1, information_gain=Binary()
+    )
+    assert "all inputs are in {0,1}^d" in acqf.guarantee().assumptions

@@ -14,6 +14,7 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
+    CandidatesUpperConfidenceBound,
     ExponentialWeights,
     GPUpperConfidenceBound,
     OracleRestart,
@@ -156,3 +157,26 @@ def test_of_outcomes_at_the_point_it_is_one_of_the_context_or_else_the_latest() 
     # without a model what was told in the context counts
     search = with_contexts(model=None, acquisition=RandomSearch())
     assert [id_of(search.best([c])) for c in (0.0, 1.0, 0.5)] == [0, 3, None]
+
+
+def test_in_a_context_a_list_of_priors_has_the_mean_of_its_mixture() -> None:
+    priors = [BanditGP.with_kernel(RBFKernel(), noise=0.05, lengthscale=s) for s in (0.1, 0.4)]
+    loop = BanditLoop(
+        ARMS,
+        BanditGP.with_candidates(priors),
+        CandidatesUpperConfidenceBound.with_options(),
+        context_dim=1,
+        seed=1,
+    )
+    for t in range(12):
+        query = loop.ask(context=[0.1 * t])
+        loop.tell(query.id, -float((query.x - 0.3).square().sum()) + 0.1 * t)
+    context = double([0.5])
+    best = loop.best(context=context)
+    played = torch.stack([query.x for query in loop.history.queries])
+    X = torch.cat([context.expand(len(played), 1), played], dim=-1)
+    model: Any = loop.current_model()
+    with torch.no_grad():
+        means, _ = model.mixture(X)
+    assert best is not None
+    assert float(means[best[0].id]) == pytest.approx(float(means.max()), abs=1e-12)
