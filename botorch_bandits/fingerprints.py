@@ -187,7 +187,8 @@ def _is_setting(module: Module, key: str, value: Any) -> bool:
     # private attributes of the underlying libraries change from version to version
     if key.startswith("_") and type(module).__module__.partition(".")[0] in _KNOWN_PACKAGES:
         return False
-    return all(isinstance(entry, _SETTINGS) for entry in (value if is_list(value) else [value]))
+    entries = value if is_list(value) else [value]
+    return all(isinstance(e, _SETTINGS) or dataclasses.is_dataclass(e) for e in entries)
 
 
 def _describe_tensor(name: str, value: Tensor | np.ndarray) -> dict[str, Any]:

@@ -714,6 +714,10 @@ class History:
         """
         query = self.query(query_id)
         event = self._ended.get(query.id)
+        if isinstance(event, Outcome | Retraction):
+            raise ValueError(
+                f"query_id {query.id} is already {event.state}; only a pending query can fail."
+            )
         values: tuple[float, ...] = ()
         if constraints is not None:
             values = check_constraint_values(constraints, self.num_constraints)
@@ -721,10 +725,6 @@ class History:
             reason = None if reason is None else check_text("reason", reason)
             arrival = check_number("arrived_at", arrived_at), len(self._queries)
             return Failure(query.id, reason, *arrival, constraints=values, avoided=avoided)
-        if isinstance(event, Outcome | Retraction):
-            raise ValueError(
-                f"query_id {query.id} is already {event.state}; only a pending query can fail."
-            )
         if constraints is not None and values != event.constraints:
             raise ValueError(
                 f"query_id {query.id} failed with constraints {list(event.constraints)}, "

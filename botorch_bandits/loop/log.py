@@ -48,7 +48,7 @@ from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.store import NewEvent, StorageError, Store, open_store, read_store
 
-CONTENT = "a loop of botorch_bandits, version 5"
+CONTENT = "a loop of botorch_bandits, version 6"
 """What the header of a loop's run says."""
 
 Fit = Mapping[str, Any]
@@ -113,7 +113,11 @@ class Log:
 
         Args:
             timeout: For how many seconds to wait for it at most.
+
+        Raises:
+            StorageError: If the store is closed.
         """
+        self._check_open()
         return nullcontext() if self._store is None else self._store.turn(timeout)
 
     def now(self, at: float | None) -> float:
@@ -121,16 +125,14 @@ class Log:
 
         Args:
             at: The time as given.
-
-        Raises:
-            StorageError: If the store is closed.
         """
-        at = None if at is None else check_number("at", at)
-        if self._store is None:
-            return time.time() if at is None else at
-        if self._is_closed:
+        if at is not None:
+            return check_number("at", at)
+        return time.time() if self._store is None else self._store.now
+
+    def _check_open(self) -> None:
+        if self._is_closed and self._store is not None:
             raise StorageError(f"{self.location} is closed. Build the loop again to continue.")
-        return self._store.now if at is None else at
 
     def record(
         self, *entries: Entry, fit: Fit | None = None, resets: Sequence[Decision] | None = None
@@ -154,6 +156,7 @@ class Log:
             for entry in entries:
                 self._add(entry)
             return entries
+        self._check_open()
         first, about = entries[0], entries[0].query_id
         more: dict[str, Any] = {}
         if first.state == Query.state:
@@ -304,7 +307,7 @@ def event_of(entry: Query | Event, **more: Any) -> NewEvent:
             at = entry.retracted_at
         if "constraints" in body:
             body["constraints"] = list(entry.constraints) or None
-    body = {name: value for name, value in {**body, **more}.items() if value is not None}
+    body = {k: v for k, v in {**body, **more}.items() if v is not None and v is not False}
     return NewEvent(kind, entry.query_id, body, at)
 
 

@@ -249,7 +249,8 @@ def view_of(
     """
     feedback, num_queries = settings.feedback, history.num_queries
     avoided = () if feedback.ignores_pending else history.queries_to_avoid()
-    ids, Y = history.told()
+    ids, told = history.told()
+    Y = told.clone()  # a user's model may work in place
     if not history.maximize:
         Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
     return View(

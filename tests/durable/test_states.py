@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -229,3 +230,29 @@ TestDurableLoop = pytest.mark.usefixtures("quick_disk")(DurableLoop.TestCase)
 TestDurableLoop.settings = settings(
     max_examples=20, stateful_step_count=25, deadline=None, derandomize=True
 )
+
+
+def test_what_is_on_record_may_be_told_again_after_the_storage_was_closed(tmp_path: Path) -> None:
+    arms = Arms(torch.linspace(0, 1, 3, dtype=torch.float64).unsqueeze(-1))
+    with BanditLoop(arms, MODEL, UCB, storage=tmp_path / "run.db") as loop:
+        told = loop.tell(loop.ask().id, 1.0)
+        failed = loop.fail(loop.ask().id)
+        waiting = loop.ask()
+    assert (loop.tell(0, 1.0), loop.fail(1)) == (told, failed)
+    with pytest.raises(KeyError, match="never asked"):
+        loop.tell(99, 1.0)
+    for late in (lambda: loop.tell(waiting.id, 1.0), lambda: loop.fail(waiting.id), loop.ask):
+        with pytest.raises(StorageError, match="is closed"):
+            late()
+
+
+def test_a_models_function_that_works_in_place_changes_no_record() -> None:
+    def make(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
+        Y -= Y.mean()
+        return SingleTaskGP(X, Y, outcome_transform=None)
+
+    box = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
+    loop = BanditLoop(box, make, GPUpperConfidenceBound.with_options(width=2.0), num_initial=1)
+    for i in range(4):
+        loop.tell(loop.ask().id, 10.0 + i)
+    assert loop.history.arrived()[1].squeeze(-1).tolist() == [10.0, 11.0, 12.0, 13.0]

@@ -55,6 +55,14 @@ class Rates:
     seen: int = field(default=0, compare=False)
 
 
+class OfRates(RBFKernel):
+    """A kernel with a setting that is a dataclass."""
+
+    def __init__(self, slow: float) -> None:
+        super().__init__()
+        self.rates = Rates(slow)
+
+
 class Policy:
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -90,6 +98,7 @@ def build_otherwise(model: Any, X_pending: Any) -> None:
         (lambda: RBFKernel() + MaternKernel(), lambda: RBFKernel() * MaternKernel()),
         (lambda: PeriodicKernel(), lambda: ScaleKernel(PeriodicKernel())),
         (lambda: HiddenPower(1.0), lambda: HiddenPower(1.5)),
+        (lambda: OfRates(0.1), lambda: OfRates(0.2)),
         (lambda: RBFKernel(), lambda: TwoDimensional()),
     ],
     ids=[
@@ -103,6 +112,7 @@ def build_otherwise(model: Any, X_pending: Any) -> None:
         "sum and product",
         "scale",
         "hidden setting",
+        "dataclass",
         "class that takes two columns",
     ],
 )
