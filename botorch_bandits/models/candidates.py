@@ -188,12 +188,11 @@ class CandidateGroups:
             means: ``G x n``, or ``G``; the predictive mean of each group.
             variances: The same of its predictive variance, including noise.
         """
-        mean, variance = means[self.group_of].T, variances[self.group_of].T
-        residual, variance = np.expand_dims(outcomes, -1) - mean, self.scales * variance
+        residual = np.expand_dims(outcomes, -1) - means[self.group_of].T
+        variance = self.scales * variances[self.group_of].T
         with np.errstate(over="ignore"):  # an overflow becomes minus infinity, which is refused
             squares = residual * residual / variance
-            density: NDArray[np.float64] = -0.5 * (squares + np.log(2.0 * math.pi * variance))
-        return density
+        return np.asarray(-0.5 * (squares + np.log(2.0 * math.pi * variance)))
 
 
 @dataclass(frozen=True, repr=False)

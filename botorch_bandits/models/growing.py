@@ -8,7 +8,8 @@ they are a ``ModelListGP`` with one such model each.
 from __future__ import annotations
 
 import copy
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any, Self
 
 import botorch.settings
@@ -18,8 +19,10 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
+from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
@@ -27,8 +30,49 @@ from botorch_bandits.confidence.prior_reading import outcome_units, part_of, rea
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.box import BoxPosterior, IndefiniteError
 from botorch_bandits.core.kernels import kernel_function
-from botorch_bandits.models.ensembles import LeanPosterior
 from botorch_bandits.models.fits import fit_marginal_likelihood
+
+
+class LeanPosterior(GPyTorchPosterior):
+    """BoTorch's posterior of one output, from marginals that are already known.
+
+    Analytic acquisition functions need only mean and variance; building a GPyTorch distribution
+    would take longer than computing them. Sampling, quantiles and posterior transforms work as with
+    any ``GPyTorchPosterior``.
+
+    Args:
+        mean: ``batch_shape x q``.
+        variance: ``batch_shape x q``, with the observation noise if that was requested.
+        covariance: Computes the ``batch_shape x q x q`` covariance; not needed at ``q = 1``.
+    """
+
+    def __init__(
+        self, mean: Tensor, variance: Tensor, covariance: Callable[[], Tensor] | None = None
+    ) -> None:
+        """See the class."""
+        self._marginal_mean = mean
+        self._marginal_variance = variance
+        self._covariance = covariance
+        self._is_mt = False
+        self._device = mean.device
+        self._dtype = mean.dtype
+
+    @cached_property
+    def distribution(self) -> MultivariateNormal:
+        """The joint distribution, built on first use."""
+        alone = self._marginal_variance.unsqueeze(-1)
+        covariance = alone if self._covariance is None else self._covariance()
+        return MultivariateNormal(self._marginal_mean, DenseLinearOperator(covariance))
+
+    @property
+    def mean(self) -> Tensor:
+        """The posterior mean, ``batch_shape x q x 1``."""
+        return self._marginal_mean.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """The posterior variance, ``batch_shape x q x 1``."""
+        return self._marginal_variance.unsqueeze(-1)
 
 
 def closed_form_of(model: Any) -> BoxPosterior | None:

@@ -76,14 +76,12 @@ def draw_lengthscales(dim: int, num_draws: int, seed: int = 0) -> tuple[tuple[fl
         >>> [len(draw) for draw in draw_lengthscales(dim=3, num_draws=2)]
         [3, 3]
     """
-    dim = check_integer("dim", dim, minimum=1)
+    dim, seed = check_integer("dim", dim, minimum=1), check_integer("seed", seed, minimum=0)
     count = check_integer("num_draws", num_draws, minimum=1)
-    engine = SobolEngine(dim, scramble=True, seed=check_integer("seed", seed, minimum=0))
-    unit = engine.draw(count, dtype=DTYPE).clamp(1e-9, 1.0 - 1e-9)
+    unit = SobolEngine(dim, True, seed).draw(count, dtype=DTYPE).clamp(1e-9, 1.0 - 1e-9)
     kernel = get_covar_module_with_dim_scaled_prior(dim)
-    draws = kernel.lengthscale_prior.icdf(unit)
     smallest = float(kernel.raw_lengthscale_constraint.lower_bound)
-    return tuple(map(tuple, draws.clamp_min(smallest).tolist()))
+    return tuple(map(tuple, kernel.lengthscale_prior.icdf(unit).clamp_min(smallest).tolist()))
 
 
 def candidate_grid(

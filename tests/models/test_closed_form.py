@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.models.ensembles import LeanPosterior
+from botorch_bandits.models.growing import LeanPosterior
 
 from .textbook import (
     KernelFunction,
