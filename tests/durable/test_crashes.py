@@ -158,7 +158,8 @@ def test_a_copy_of_a_loop_opens_the_same_run(copied: Any, tmp_path: Path) -> Non
         assert loop.pending[-1].id == query.id
         loop.tell(query.id, 0.5)
         assert other.history.outcome(query.id).reward == 0.5
-    for call in (loop.ask, lambda: loop.fail(0), lambda: loop.attach([0.0], 1.0)):
+        waiting = loop.ask()
+    for call in (loop.ask, lambda: loop.fail(waiting.id), lambda: loop.attach([0.0], 1.0)):
         with pytest.raises(StorageError, match=r"run\.db is closed"):
             call()
     assert loop.best() is not None
