@@ -505,14 +505,21 @@ class Growing:
         self._room: NDArray[Any] = np.empty((16, *shape), dtype)
         self._count = 0
 
-    def append(self, values: Sequence[Any] | NDArray[Any]) -> None:
-        """Add values at the end."""
-        start, self._count = self._count, self._count + len(values)
-        if self._count > len(self._room):
-            more = np.empty((2 * self._count, *self._room.shape[1:]), self._room.dtype)
+    def append(self, values: Sequence[Any] | NDArray[Any], start: int | None = None) -> None:
+        """Add values at the end.
+
+        Args:
+            values: The values.
+            start: How many there are before them, if the last call may have been interrupted.
+        """
+        start = self._count if start is None else start
+        end = start + len(values)
+        if end > len(self._room):
+            more = np.empty((2 * end, *self._room.shape[1:]), self._room.dtype)
             more[:start] = self._room[:start]
             self._room = more
-        self._room[start : self._count] = values
+        self._room[start:end] = values
+        self._count = end
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -809,27 +816,28 @@ class History:
         """
         if isinstance(entry, Query):
             at = entry.asked_at
-            self._queries.append(entry)
+            self._inputs.append([input_of(entry).cpu().numpy()], entry.id)
             self._pending[entry.id] = entry
-            self._inputs.append([input_of(entry).cpu().numpy()])
+            self._queries.append(entry)
         elif isinstance(entry, Retraction):
             at = entry.retracted_at
             self._withdraw(entry)
         else:
             at = entry.arrived_at
-            self._events.append(entry)
-            self._ended[entry.query_id] = entry
-            del self._pending[entry.query_id]
             if isinstance(entry, Outcome):
+                n = len(self._arrivals)
+                self._ids.append([entry.query_id], n)
+                self._told.append([[entry.reward, *entry.constraints]], n)
                 self._arrivals.append(entry)
-                self._ids.append([entry.query_id])
-                self._told.append([[entry.reward, *entry.constraints]])
                 self._num_weighted += entry.is_weighted
                 rank = self.rank(entry)
                 if self._best is None or rank > self._best[0]:
                     self._best = rank, entry
             elif entry.avoided:
                 self._avoided.append(entry.query_id)
+            self._events.append(entry)
+            self._ended[entry.query_id] = entry
+            del self._pending[entry.query_id]
         self.latest_at = max(self.latest_at, at)
         return entry
 

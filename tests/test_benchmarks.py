@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import BENCHMARKS, Measurement, Scale
+from benchmarks import BENCHMARKS, PARTS, Measurement, Scale
 from benchmarks.commands import main, table
 from benchmarks.devices import on_device
 from benchmarks.measure import compare, growth_exponent
@@ -33,10 +33,10 @@ def check(lines: list[Measurement]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", BENCHMARKS | PARTS)
 def test_both_ways_agree(name: str) -> None:
     size = 0.005 if name == "rounds-without-end" else 0.04
-    check(BENCHMARKS[name](Scale(repeats=1, size=size, seed=3)))
+    check((BENCHMARKS | PARTS)[name](Scale(repeats=1, size=size, seed=3)))
 
 
 @pytest.mark.slow

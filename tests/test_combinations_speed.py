@@ -19,11 +19,20 @@ from benchmarks.peak_memory import kept_bytes, peak_bytes
     "others",
     [
         {},
-        {"forgetting": "window"},
-        {"forgetting": "weights"},
+        {"acquisition": "EI"},
+        {"acquisition": "AMM", "feedback": "hallucinated"},
+        {"feedback": "ignored", "contexts": "one"},
+        {"feedback": "censored", "restart": "halves"},
+        {"feedback": "censored", "constraints": "relabeled"},
+        {"forgetting": "window", "constraints": "relabeled"},
+        {"forgetting": "weights", "feedback": "hallucinated"},
         {"forgetting": "time", "contexts": "product"},
         {"constraints": "separate", "forgetting": "time"},
+        {"constraints": "primal-dual", "restart": "evidence"},
+        {"constraints": "separate", "feedback": "censored"},
+        {"constraints": "primal-dual", "feedback": "censored", "contexts": "one"},
         {"acquisition": "GP-TS", "constraints": "separate"},
+        {"acquisition": "list, TS"},
         {"domain": "box", "contexts": "one"},
     ],
     ids=str,
@@ -37,7 +46,7 @@ def test_both_ways_choose_the_same_arm(others):
 
 
 def test_rounds_in_which_the_clock_did_not_move_are_not_counted(monkeypatch):
-    one = Combination(12, constraints="separate")
+    one = Combination(12, constraints="primal-dual")
     monkeypatch.setattr(combinations, "_warm_up", lambda *names: None)
     times, play = iter([5.0, 5.0, 0.0, 0.5, 0.0, 1.5]), Player.step
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from botorch_bandits import History
+from botorch_bandits.history import Growing
 
 NAN = float("nan")
 DIM, CONTEXT_DIM = 2, 1
@@ -308,3 +309,26 @@ def test_errors_about_a_told_query_name_all_that_belongs_to_it() -> None:
     message = r"loop\.attach\(query\.x, reward, context=query\.context, constraints=\[\.\.\.\]\)\.$"
     with pytest.raises(ValueError, match=message):
         history.record(history.new_outcome(1, 0.3, 2.0, constraints=[0.1]))
+
+
+def test_an_interrupt_while_a_query_or_an_outcome_is_recorded_shifts_no_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history, append = History(1), Growing.append
+
+    def interrupted(self: Growing, *given: Any) -> None:
+        append(self, *given)
+        raise KeyboardInterrupt
+
+    def record(entry: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Growing, "append", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                history.record(entry)
+        history.record(entry)
+
+    for number in (1.0, 2.0):
+        record(history.new_query(double([number]), "initial", 0.0))
+        record(history.new_outcome(history.num_queries - 1, number, 1.0))
+    X, Y = history.arrived()
+    assert X.tolist() == Y.tolist() == history.inputs().tolist() == [[1.0], [2.0]]

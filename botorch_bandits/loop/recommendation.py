@@ -269,10 +269,12 @@ def recommendation_now(
     if points is None:
         best = [domain.maximize(end, seed(f"recommend {end.name}"))[0] for end in ends]
         points = torch.stack(best)
+    num_played = 0
     if played:
-        points = torch.cat([_inputs(chooser.front(context), _distinct(played)), points])
+        at_played = _inputs(chooser.front(context), _distinct(played))
+        points, num_played = torch.cat([at_played, points]), len(at_played)
     known = ends[0].look(points)
-    candidates = slice(len(_distinct(played))) if only_played else slice(None)
+    candidates = slice(num_played) if only_played else slice(None)
     place = ends[0].choose(known.at(candidates))
     x, here = points[place, -settings.domain.dim :].clone(), known.at(place)
     found: dict[str, Any] = {"mean": float(here.mean), "reasons": reasons}

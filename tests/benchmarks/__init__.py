@@ -4,6 +4,8 @@ Run them in a clone with ``python tests/benchmarks``; :mod:`benchmarks.faults`, 
 loops, is played by a test. Nothing here is installed.
 """
 
+from functools import partial
+
 from benchmarks import arms, boxes, changes, combinations, growth, suggestions
 from benchmarks.measure import Benchmark, Measurement, Scale
 
@@ -27,4 +29,10 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 """The benchmarks by name, in the order in which they run."""
 
-__all__ = ["BENCHMARKS", "Benchmark", "Measurement", "Scale"]
+PARTS: dict[str, Benchmark] = {
+    "combos": combinations.combinations_at_random,
+    "dmm": partial(combinations.suggestions_of_settings, acquisition="DMM"),
+}
+"""What runs only where it is named: combinations at random, and a part of ``settings``."""
+
+__all__ = ["BENCHMARKS", "PARTS", "Benchmark", "Measurement", "Scale"]

@@ -8,6 +8,7 @@ each of these rounds the ordinary way makes the suggestion from the same rows.
 from __future__ import annotations
 
 import math
+import random
 import warnings
 from dataclasses import astuple, dataclass, replace
 from functools import cache, partial
@@ -27,7 +28,8 @@ from benchmarks.measure import (
     standard_kernel,
     timed,
 )
-from benchmarks.ordinary_suggestions import Request, suggest, value_of
+from benchmarks.ordinary_suggestions import Prior, Request, suggest, value_of
+from benchmarks.peak_memory import kept_bytes, peak_bytes
 from botorch_bandits import (
     AdditiveEpochs,
     AMMUpperConfidenceBound,
@@ -87,12 +89,14 @@ class Way:
 
     Attributes:
         recipe: On arms and boxes.
+        ordinary: A key of :data:`benchmarks.ordinary_suggestions.WAYS`.
         separate: With models of their own for constraints; None where there is none.
         note: What is not the same on both sides, so that values cannot be compared.
         has_list: Whether its model is a list of priors.
     """
 
     recipe: Any
+    ordinary: str = "upper bound"
     separate: Any = None
     note: str = ""
     has_list: bool = False
@@ -100,37 +104,55 @@ class Way:
 
 BOUNDS = {"rkhs_bound": 1.0, "noise_bound": 0.1}
 MIXTURE = CandidatesUpperConfidenceBound.with_options(width=2.0, form="mixture")
+DRAWS = "other draws from one law"
 
 WAYS = {
     "IGP-UCB": Way(
         ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
-        LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
+        separate=LagrangianUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
     ),
     "GP-TS": Way(
         GPThompsonSampling.with_options(width=1.0),
+        "draw",
         LagrangianThompsonSampling.with_options(width=1.0),
-        "other draws from one law",
+        DRAWS,
     ),
     "DMM": Way(
         DMMUpperConfidenceBound.with_options(rkhs_bound=20.0, noise_bound=0.1),
         note="BoTorch has no DMM: against an upper bound with one width",
     ),
-    "EI": Way(LogExpectedImprovement.with_options()),
-    "list, UCB": Way(MIXTURE, MIXTURE, has_list=True),
-    "list, TS": Way(CandidatesThompsonSampling.with_options(), has_list=True),
+    "EI": Way(LogExpectedImprovement.with_options(), "expected improvement"),
+    "list, UCB": Way(
+        MIXTURE,
+        separate=MIXTURE,
+        note="the largest bound of likely priors against that of the mixture",
+        has_list=True,
+    ),
+    "list, TS": Way(CandidatesThompsonSampling.with_options(), "draw", note=DRAWS, has_list=True),
     "GP-UCB": Way(GPUpperConfidenceBound.with_options(width=2.0)),
     "AMM": Way(AMMUpperConfidenceBound.with_options(**BOUNDS)),
     "IRGP-UCB": Way(RandomizedUpperConfidenceBound.with_options(num_arms=1000)),
-    "PI": Way(LogProbabilityOfImprovement.with_options()),
-    "mean": Way(MeanOnly.with_options()),
-    "deviation": Way(VarianceOnly.with_options()),
+    "PI": Way(LogProbabilityOfImprovement.with_options(), "probability of improvement"),
+    "mean": Way(MeanOnly.with_options(), "mean"),
+    "deviation": Way(VarianceOnly.with_options(), "deviation"),
 }
-"""What is played, by name."""
+"""What is played, by name. The first is played in all combinations."""
+
+AXES = {
+    "acquisition": tuple(WAYS),
+    "feedback": ("sequential", "hallucinated", "ignored", "censored"),
+    "restart": ("none", "halves", "evidence"),
+    "forgetting": ("none", "window", "weights", "time"),
+    "constraints": ("none", "relabeled", "fresh", "separate", "primal-dual"),
+    "contexts": ("none", "one", "product"),
+    "domain": ("arms", "box", "box 6"),
+}
+"""The settings; the first of each is the plain one."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The settings of a loop, the plain ones where none are named, and the number of rows."""
+    """One value on each of :data:`AXES`, and the number of rows."""
 
     num_rows: int
     acquisition: str = "IGP-UCB"
@@ -381,41 +403,65 @@ class Player:
         return bool(self.query.origin == "acquisition")
 
     def request(self) -> Request:
-        """Return what the last suggestion is made from in the ordinary way.
-
-        Nothing is pending, and constraints have models of their own, if there are any.
-        """
+        """Return what the last suggestion is made from in the ordinary way."""
         one, query, t = self.one, self.query, self.query.round_number
         history, diagnostics = self.loop.history, query.diagnostics
         # the last outcome was told after the choice
         X, Y = (rows[:-1] for rows in history.arrived())
-        weights, width = Y.new_ones(1), diagnostics.get("width")
+        arrived = [outcome.query_id + 1 for outcome in history.outcomes][:-1]
+        rounds = torch.tensor(arrived, dtype=torch.float64)
+        multipliers, least = torch.empty(0, dtype=torch.float64), MINIMUM
         if one.observes_constraints:
-            Y = torch.cat([Y, history.constraints()[:-1]], dim=-1)
-            weights = Y.new_tensor([1.0, -diagnostics["multiplier_1"]])
-            if width is not None and float(weights[1]) < 0.0:
-                width *= 2.0**0.5  # of the weighted sum: the bounds of both outputs hold at once
-        rounds = Y.new_tensor([outcome.query_id + 1 for outcome in history.outcomes][:-1])
+            constraints = history.constraints()[:-1]
+            multipliers = torch.tensor([diagnostics["multiplier_1"]], dtype=torch.float64)
+            if one.has_separate_models:
+                Y = torch.cat([Y, constraints], dim=-1)
+            else:
+                rule: Any = self.loop.settings.constraints
+                Y = rule.penalized(Y.squeeze(-1), constraints, multipliers).unsqueeze(-1)
+                largest = torch.tensor([CONSTRAINT_BOUNDS[1:]], dtype=torch.float64)
+                least = float(rule.penalized(Y.new_tensor([MINIMUM]), largest, multipliers))
+                multipliers = multipliers[:0]
+        waiting = [] if one.feedback == "ignored" else self._waiting
+        pending_rounds = torch.tensor([q.round_number for q in waiting], dtype=torch.float64)
+        parts = [q.x if q.context is None else torch.cat([q.context, q.x]) for q in waiting]
+        pending = torch.stack(parts) if parts else X[:0]
         variances, in_front = None, [] if query.context is None else [query.context]
         if one.forgetting == "window":
-            X, Y = X[rounds >= t - one.num_rows], Y[rounds >= t - one.num_rows]
+            oldest = t - (one.num_rows + one.num_pending)
+            kept, pending = rounds >= oldest, pending[pending_rounds >= oldest]
+            X, Y = X[kept], Y[kept]
         elif one.forgetting == "weights":
             variances = NOISE / DISCOUNT ** (t - 1 - rounds)
         elif one.forgetting == "time":
             X = torch.cat([rounds.unsqueeze(-1), X], dim=-1)
-            in_front.insert(0, Y.new_tensor([float(t)]))
+            pending = torch.cat([pending_rounds.unsqueeze(-1), pending], dim=-1)
+            in_front.insert(0, torch.tensor([float(t)], dtype=torch.float64))
+        if one.feedback == "censored":
+            Y = torch.cat([Y[:, :1] - least, Y[:, 1:]], dim=-1)  # constraints have 0
+        width = diagnostics.get("width", 1.0)
+        if one.constraints == "separate" and float(multipliers) > 0.0:
+            width *= 2.0**0.5  # of the weighted sum: the bounds of both outputs hold at once
         return Request(
+            acquisition=WAYS[one.acquisition].ordinary,
             domain=self.domain,
-            kernel=self._with_time(kernel_of(one)),
-            noise=NOISE,
+            priors=self._priors(),
             X=X,
             Y=Y,
+            pending=pending,
             variances=variances,
+            pseudo_outcome=0.0 if one.feedback == "censored" else None,
             in_front=torch.cat(in_front) if in_front else X.new_empty(0),
-            weights=weights,
-            width=None if one.acquisition == "GP-TS" else width,
+            width=width if math.isfinite(width) else 1.0,
+            multipliers=multipliers,
+            bounds_apart=one.constraints == "primal-dual",
             seed=t,
         )
+
+    def _priors(self) -> tuple[Prior, ...]:
+        if WAYS[self.one.acquisition].has_list:
+            return tuple((self._with_time(each.kernel), each.noise) for each in GRID)
+        return ((self._with_time(kernel_of(self.one)), NOISE),)
 
     def _with_time(self, kernel: Kernel) -> Kernel:
         """The kernel behind a column with the round, as a product of two of GPyTorch's."""
@@ -479,6 +525,8 @@ def measure(
         if not note and not one.on_arms:
             words = f"our point was worse by {max(gaps):.0e}, better by {-min(gaps):.0e}"
             notes.append(words)
+        if _memory_ratio(player, num_arms) < 1.0:
+            notes.append("needs more memory than allowed")
     return Measurement(
         f"{one.key}",
         fmean(theirs),
@@ -488,6 +536,23 @@ def measure(
         tolerance=TOLERANCE_ON_ARMS,
         note="; ".join(notes),
     )
+
+
+def _memory_ratio(player: Player, num_arms: int) -> float:
+    """The memory that a loop and its round may hold over what they hold.
+
+    Allowed is what the ordinary way takes, and two squares of the rows; on arms also one of the
+    arms, and the rows times the arms.
+    """
+    kept = kept_bytes(player.loop)
+    beyond = peak_bytes(player.step)
+    while not player.is_chosen:
+        player.step()
+    request, n = player.request(), player.one.num_rows + player.one.num_pending
+    allowed = peak_bytes(partial(suggest, request)) + 16 * n * n
+    if player.one.on_arms:
+        allowed += 8 * num_arms * (num_arms + n)
+    return allowed / (kept + beyond)
 
 
 # --- what is measured ----------------------------------------------------------------------------
@@ -519,20 +584,47 @@ GOALS: dict[str, tuple[dict[str, str], tuple[int, ...], float, float]] = {
 FOR_A_LOOK, EVERY = 0.05, 6
 """Below this scale one of so many settings is measured."""
 
+PLACES = {("arms", 200): 30, ("arms", 1000): 24, ("box", 200): 14}
 """Where combinations are drawn at random: domains, numbers of rows, and how many there are."""
 
 
-def suggestions_of_settings(scale: Scale) -> list[Measurement]:
+def suggestions_of_settings(scale: Scale, acquisition: str = "") -> list[Measurement]:
     """Measure a suggestion under each of the settings.
 
     Args:
         scale: Of the rows and arms.
+        acquisition: Only the settings that name it.
     """
-    lines, num_rounds = [], max(2, scale.repeats - scale.repeats % 2)  # whole epochs
-    for name in GOALS if scale.size >= FOR_A_LOOK else list(GOALS)[::EVERY]:
+    names = [name for name in GOALS if acquisition in name]
+    lines = []
+    for name in names if scale.size >= FOR_A_LOOK else names[::EVERY]:
         others, sizes, *goals = GOALS[name]
-        for num_rows in (scale.of(size, 10) for size in sizes):
-            one = Combination(num_rows, **others)
-            line = measure(one, num_rounds, scale.of(NUM_ARMS, 40), *goals)
-            lines.append(replace(line, name=f"settings: {name}, n = {num_rows}"))
+        for size in sizes:
+            line = _measured(scale, Combination(scale.of(size, 10), **others), *goals)
+            lines.append(replace(line, name=f"settings: {name}, n = {scale.of(size, 10)}"))
+    return lines
+
+
+def _measured(scale: Scale, one: Combination, *goals: float) -> Measurement:
+    num_rounds = max(2, scale.repeats - scale.repeats % 2)  # whole epochs
+    return measure(one, num_rounds, scale.of(NUM_ARMS, 40), *goals)
+
+
+def combinations_at_random(scale: Scale) -> list[Measurement]:
+    """Measure combinations that are drawn uniformly from those that go together.
+
+    Args:
+        scale: Of the rows and arms, and of the number of combinations.
+    """
+    chance, lines = random.Random(scale.seed), []
+    for (domain, num_rows), full in PLACES.items():
+        count = scale.of(full, 1)
+        while count:
+            drawn = {axis: chance.choice(values) for axis, values in AXES.items()}
+            one = Combination(scale.of(num_rows, 10), **{**drawn, "domain": domain})
+            try:
+                lines.append(_measured(scale, one, 1.0))
+            except (TypeError, ValueError):  # they do not go together
+                continue
+            count -= 1
     return lines
