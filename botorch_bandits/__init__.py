@@ -48,11 +48,19 @@ if TYPE_CHECKING:
     from botorch_bandits.confidence import Guarantee, diagnose_bounds
     from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
     from botorch_bandits.domains import Arms, Box, Domain
-    from botorch_bandits.feedback import Censored, Hallucinated, Ignored
-    from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
     from botorch_bandits.history import History, Query
     from botorch_bandits.in_ax import ax_strategy, register_with_ax
-    from botorch_bandits.loop import BanditLoop, DifferentSettingsError, StorageError
+    from botorch_bandits.loop import (
+        BanditLoop,
+        Censored,
+        DifferentSettingsError,
+        ExponentialWeights,
+        Hallucinated,
+        Ignored,
+        SlidingWindow,
+        StorageError,
+        TimeVaryingKernel,
+    )
     from botorch_bandits.models import (
         BanditGP,
         BanditGPRecipe,
@@ -180,16 +188,6 @@ _NAMES_OF = {
         "Box",
         "Domain",
     ),
-    "feedback": (
-        "Censored",
-        "Hallucinated",
-        "Ignored",
-    ),
-    "forgetting": (
-        "ExponentialWeights",
-        "SlidingWindow",
-        "TimeVaryingKernel",
-    ),
     "history": (
         "History",
         "Query",
@@ -200,8 +198,14 @@ _NAMES_OF = {
     ),
     "loop": (
         "BanditLoop",
+        "Censored",
         "DifferentSettingsError",
+        "ExponentialWeights",
+        "Hallucinated",
+        "Ignored",
+        "SlidingWindow",
         "StorageError",
+        "TimeVaryingKernel",
     ),
     "models": (
         "BanditGP",

@@ -50,7 +50,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.history import Event, History, Query, argument_of, input_of
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.loop.restrictions import points_within
+from botorch_bandits.loop.settings import points_within
 from botorch_bandits.problems import ChangingProblem, Delays
 from botorch_bandits.problems.changing import in_round, is_on_arms
 from botorch_bandits.progress import progress_bar

@@ -32,7 +32,7 @@ from botorch_bandits import (
     Query,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning
-from botorch_bandits.feedback import LateOutcomeWarning
+from botorch_bandits.loop import LateOutcomeWarning
 from tests.models.textbook import double, posterior, squared_exponential
 from tests.records import rebuilt
 
@@ -43,7 +43,7 @@ IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
 CENSORED = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4)
 FILLED: dict[str, Any] = {"minimum": -1.0, "outcome_bound": 2.0, "fill": "soft"}
 
-pytestmark = pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::botorch_bandits.loop.view.LateOutcomeWarning")
 
 
 def make_loop(

@@ -19,7 +19,7 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.forgetting import (
+from botorch_bandits.loop import (
     ExponentialWeights,
     Forgetting,
     SlidingWindow,

@@ -24,7 +24,7 @@ from botorch_bandits.cli.descriptions import setting_rows
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.history import History, Query, flatten_records
 from botorch_bandits.loop import BanditLoop, StorageError
-from botorch_bandits.loop.log import read_history
+from botorch_bandits.loop.loop import read_history
 from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.version import __version__
 

@@ -10,24 +10,35 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
+    AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
+    RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.base import ONE_A_PRIOR
+from botorch_bandits.acquisition.base import ONE_A_PRIOR, default_options
 from botorch_bandits.acquisition.rules import WidthArmsRule
 from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
 from botorch_bandits.checks import (
@@ -35,27 +46,33 @@ from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_instance,
     check_integer,
+    check_kept_exactly,
     check_kernel_columns,
+    check_matrix,
+    check_number,
     is_list,
+    is_listed,
     is_number,
     level_of_users_line,
+    name_of,
+    shown_value,
     store_checked,
 )
-from botorch_bandits.confidence import ModelCheck
+from botorch_bandits.confidence import GainBound, ModelCheck
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.confidence.repeats import check_factor
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.core.kernels import TimeDecayKernel
-from botorch_bandits.domains import Box, Domain
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
-from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.history import Outcome
-from botorch_bandits.loop.refusals import LAGRANGIAN, OF_LISTS, check_pairs, reason_of_one
+from botorch_bandits.domains import Arms, Box, Domain, PartOfBox, choices_of
+from botorch_bandits.feasible_sets import Condition, FeasibleSet
+from botorch_bandits.history import Outcome, Query
+from botorch_bandits.loop.view import Censored, Feedback, Forgetting, Hallucinated, OutcomeScale
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
+    DefaultCandidates,
     FittedSingleTaskGP,
 )
 from botorch_bandits.models.noise_floor import SMALLEST_RATIO, check_range_on_box, output_scale_of
@@ -650,7 +667,7 @@ def _refuse_class(given: type) -> None:
 # --- The recipe of a model that forgets: with a time-varying kernel, the round is a further input -
 #
 # Windows and weights change the rows of a view instead. The settings, with their sources, are in
-# :mod:`botorch_bandits.forgetting`.
+# :mod:`botorch_bandits.loop.view`.
 
 
 class BehindTime(InputTransform, torch.nn.Module):
@@ -803,3 +820,849 @@ def turned_check(check: ModelCheck) -> ModelCheck:
         check: The check, which is not changed.
     """
     return replace(check, one_step=0.0 - check.one_step, left_out=0.0 - check.left_out)
+
+
+# --- Settings of a loop that do not go together, as one table: when, and why not ------------------
+# :func:`check_pairs` goes through :data:`REFUSED` when a loop is built, and :func:`reason_of_one`
+# through :data:`WEIGHS_ALIKE` when an outcome comes with a count or its own noise. What is wrong
+# with a single setting is checked where the setting is.
+
+
+CENSORABLE = (
+    ImprovedUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    AMMUpperConfidenceBound,
+    RandomizedUpperConfidenceBound,
+)
+"""Acquisitions with a width to which censored feedback can add its terms."""
+
+LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
+"""Acquisitions that weigh constraints themselves, with a width for each of separate models."""
+
+OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)
+"""Acquisitions that use the evidence for the priors of a list."""
+
+NO_EVIDENCE = (
+    "pseudo-values are no evidence for a prior, and the reward times the share of outcomes that "
+    "arrive, which a censored model learns, is not a draw of a prior on the list"
+)
+"""Why lists of priors cannot be combined with censored feedback."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Settings that do not go together.
+
+    Attributes:
+        when: Whether it concerns some settings.
+        because: The reason and the remedy; fields in braces are the settings, ``s``, and what
+            :func:`_words` says of them.
+        error: The kind of error.
+    """
+
+    when: Callable[[LoopSettings], Any]
+    because: str
+    error: type[Exception] = ValueError
+
+
+def check_pairs(settings: LoopSettings) -> None:
+    """Raise the error of the first refusal that concerns some settings.
+
+    Args:
+        settings: The settings, each of which is checked already.
+
+    Raises:
+        TypeError: If a list of priors is needed, and the model is not one.
+        ValueError: If two of them do not go together.
+    """
+    for refusal in REFUSED:
+        if refusal.when(settings):
+            raise refusal.error(refusal.because.format(**_words(settings)))
+
+
+def reason_of_one(settings: LoopSettings) -> str | None:
+    """Return why a loop takes each outcome as one observation; None if outcomes may have weights.
+
+    Args:
+        settings: The settings of the loop.
+    """
+    for refusal in WEIGHS_ALIKE:
+        if refusal.when(settings):
+            return refusal.because.format(**_words(settings))
+    return None
+
+
+def _words(settings: LoopSettings) -> dict[str, Any]:
+    """Return what messages say of settings, by name."""
+    censored = settings.feedback.censored
+    means = [prior.prior_mean for prior in _priors_of_tests(settings) if prior.prior_mean]
+    built = [p.prior_mean for p in _priors_of_tests(settings) if _is_built(p) and p.prior_mean]
+    pairs = None if censored is None else censored.constraint_bounds
+    known = 0 if pairs is None else len(pairs)
+    of_model = "your own function"
+    if settings.listed is not None:
+        of_model = "a list of priors"
+    elif settings.learned is not None:
+        of_model = "FittedSingleTaskGP, the default model, which learns from the data"
+    return {
+        "s": settings,
+        "acquisition": name_of(settings.played_class or settings.acquisition),
+        "censorable": ", ".join(each.__name__ for each in CENSORABLE),
+        "constraints": type(settings.constraints).__name__,
+        "feedback": type(settings.feedback).__name__,
+        "restart": type(settings.restart).__name__,
+        "model": type(settings.model).__name__,
+        "of_model": of_model,
+        "pairs": f"constraint_bounds= for {known}" if known else "no constraint_bounds=",
+        "lowers": "on_lower='lower'"
+        if censored and censored.minimum is not None
+        else "minimum_proxy=",
+        "mean": next(iter(means), 0.0),
+        "built_mean": next(iter(built), 0.0),
+    }
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def _has(name: str) -> Callable[[LoopSettings], bool]:
+    """Return whether an option of the acquisition is given."""
+    return lambda s: s.options.get(name) is not None
+
+
+def _is_censored(settings: LoopSettings) -> bool:
+    return settings.feedback.censored is not None and not settings.is_random
+
+
+def _is_a(*classes: type[Any]) -> Callable[[LoopSettings], bool]:
+    return lambda s: s.played_class is not None and issubclass(s.played_class, classes)
+
+
+def _is_separate(settings: LoopSettings) -> bool:
+    return settings.constraints is not None and settings.constraints.surrogate == "separate"
+
+
+def _is_penalized(settings: LoopSettings) -> bool:
+    return settings.constraints is not None and not _is_separate(settings)
+
+
+def _is_lagrangian(settings: LoopSettings) -> bool:
+    """Whether it is one of :data:`LAGRANGIAN`, or a subclass that changes nothing."""
+    return settings.played_as in LAGRANGIAN
+
+
+def _weighs_constraints(settings: LoopSettings) -> bool:
+    """Whether the acquisition needs the multipliers of a rule in ``constraints=``."""
+    if _is_lagrangian(settings) or settings.played_class is None:
+        return _is_lagrangian(settings)
+    complete = {**default_options(settings.played_class), **settings.options}
+    return _is_a(*LAGRANGIAN)(settings) and complete.get("multipliers", ()) is None
+
+
+def _cannot_add_noise(settings: LoopSettings) -> bool:
+    """Whether the width has no place for the noise that predictive deviations include."""
+    censored, kind = settings.feedback.censored, settings.played_as
+    if censored is None or not censored.predictive:
+        return False
+    draws = kind is GPThompsonSampling
+    is_published = kind not in LAGRANGIAN and (not draws or censored.sum_form == "published")
+    return not is_published or kind is RandomizedUpperConfidenceBound
+
+
+def _needs_pairs(settings: LoopSettings) -> bool:
+    """Whether each output lacks the terms that its width needs if constraints are censored."""
+    censored, rule = settings.feedback.censored, settings.constraints
+    if censored is None or rule is None:
+        return False
+    known = None if censored.constraint_bounds is None else len(censored.constraint_bounds)
+    if _is_separate(settings):
+        is_needed = known is not None or censored.outcome_bound is not None
+        return _is_lagrangian(settings) and known != rule.num_constraints and is_needed
+    return known != rule.num_constraints
+
+
+def _priors_of_tests(settings: LoopSettings) -> tuple[Any, ...]:
+    tests = settings.evidence
+    listed = None if tests is None else tests.candidates
+    return (*settings.priors, *(() if listed is None else getattr(listed, "candidates", ())))
+
+
+def _is_built(prior: Any) -> bool:
+    return not isinstance(prior, BanditGPRecipe)
+
+
+def _shares_prior_mean(settings: LoopSettings) -> bool:
+    """Whether the cost and the constraints have one prior mean, which is not 0."""
+    tests, is_separate = settings.evidence, _is_separate(settings)
+    shared = is_separate or (settings.constraints is not None and tests is not None)
+    if is_separate and settings.feedback.censored is not None:  # 0 for constraints
+        shared = tests is not None and tests.candidates is not None
+    return shared and any(prior.prior_mean for prior in _priors_of_tests(settings))
+
+
+def _lacks_fixed_noise(settings: LoopSettings) -> bool:
+    is_list = settings.listed is not None or isinstance(settings.model, DefaultCandidates)
+    return not (is_list or settings.has_fixed_noise)
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+REFUSED: tuple[Refusal, ...] = (
+    # pending queries, each of which is known to have the posterior mean
+    Refusal(
+        lambda s: not s.feedback.hallucinates and "pending" in s.options,
+        "the acquisition has pending={s.options[pending]!r}, but with feedback={feedback} it never "
+        "sees pending points. Leave pending= out.",
+    ),
+    # censored feedback, which adds terms to the width of one reward function
+    Refusal(
+        lambda s: (
+            _is_censored(s) and _is_a(CensoredUpperConfidenceBound, CensoredThompsonSampling)(s)
+        ),
+        "feedback=Censored(...) with {acquisition}, which censors pending points itself, would "
+        "censor them twice. Use one of {censorable}, or feedback=Hallucinated().",
+    ),
+    Refusal(
+        lambda s: _is_censored(s) and _is_a(*OF_LISTS)(s),
+        f"feedback=Censored(...) does not go with {{acquisition}}: {NO_EVIDENCE}. Use "
+        "Hallucinated() or Ignored(), or one prior.",
+    ),
+    Refusal(
+        lambda s: _is_censored(s) and s.played_as not in (*CENSORABLE, *LAGRANGIAN),
+        "feedback=Censored(...) has no width for the acquisition {acquisition}, to which it could "
+        "add its terms. Use one of {censorable}, or feedback=Hallucinated().",
+    ),
+    Refusal(
+        lambda s: _is_censored(s) and s.options.get("maximize") is False,
+        "{acquisition} has maximize=False, but feedback=Censored(...) is for rewards: the minimum "
+        "must be the worst outcome. Pass maximize=False to the loop in its place.",
+    ),
+    Refusal(
+        lambda s: _is_censored(s) and s.options.get("variation"),
+        "feedback=Censored(...) does not go with variation={s.options[variation]:g}: the theorem "
+        "on censored outcomes is for one reward function. Leave variation= out, or use "
+        "Hallucinated() or Ignored().",
+    ),
+    Refusal(
+        lambda s: _is_censored(s) and _cannot_add_noise(s),
+        "predictive=True is for upper confidence bounds as published, not for {acquisition}. Leave "
+        "it out.",
+    ),
+    Refusal(
+        lambda s: (
+            (censored := s.feedback.censored) is not None
+            and censored.fills_in
+            and s.options.get("units") == "prior"
+        ),
+        "fill={s.feedback.fill!r} needs outcome_bound= in the units of outcomes, but {acquisition} "
+        "has units='prior', which makes it a multiple of the prior standard deviation. State all "
+        'bounds in the units of outcomes, or use fill="minimum".',
+    ),
+    # lists of priors, which are weighed by what was observed
+    Refusal(
+        lambda s: _is_a(*OF_LISTS)(s) and (s.recipe is not None or s.learned is not None),
+        "acquisition is {s.played!r}, which needs a list of priors, but model is a {model}. Pass "
+        "BanditGP.with_candidates([...]).",
+        TypeError,
+    ),
+    Refusal(
+        lambda s: s.listed is not None and s.feedback.censored is not None,
+        f"feedback=Censored(...) does not go with BanditGP.with_candidates(...): {NO_EVIDENCE}. "
+        "Use Hallucinated() or Ignored().",
+    ),
+    Refusal(
+        lambda s: s.listed is not None and s.constraints is not None,
+        "constraints={constraints}(...) does not go with BanditGP.with_candidates(...): penalized "
+        "outcomes change with the multipliers, and with them what they say about the priors. Use "
+        "BanditGP.with_kernel(...).",
+    ),
+    # constraints: either the outcomes are penalized, or the acquisition penalizes
+    Refusal(
+        lambda s: (
+            s.constraints is None and s.feedback.censored and s.feedback.censored.constraint_bounds
+        ),
+        "feedback=Censored(...) has constraint_bounds=, but the loop has no constraints. Leave "
+        "them out, or pass constraints=.",
+    ),
+    Refusal(
+        lambda s: s.constraints is None and _weighs_constraints(s),
+        "the acquisition weighs constraints, but the loop has none. Pass constraints=, for example "
+        "AdditiveEpochs(..., surrogate='separate').",
+    ),
+    Refusal(
+        lambda s: (
+            (censored := s.feedback.censored) is not None
+            and _is_penalized(s)
+            and (censored.minimum is None or censored.on_lower == "lower")
+        ),
+        "feedback=Censored(...) has {lowers}, which does not go with constraints=: the smallest "
+        "penalized outcome follows from a known minimum of the reward. Pass minimum= with "
+        "on_lower='error', or use feedback=Hallucinated(), the default.",
+    ),
+    Refusal(
+        lambda s: _is_penalized(s) and _needs_pairs(s),
+        "feedback=Censored(...) has {pairs}, but there are {s.num_constraints} constraints: "
+        "without the largest value of each, the smallest penalized outcome is not known. Pass "
+        "constraint_bounds=((least, largest), ...), or feedback=Hallucinated(), the default.",
+    ),
+    Refusal(
+        lambda s: _is_separate(s) and _needs_pairs(s),
+        "feedback=Censored(...) has {pairs}, but there are {s.num_constraints} constraints: the "
+        "width of each grows with the distance of its values from 0, as the reward's does with "
+        "outcome_bound. Pass constraint_bounds=((least, largest), ...), or feedback="
+        "Hallucinated(), the default.",
+    ),
+    Refusal(
+        lambda s: (
+            _is_separate(s)
+            and _is_lagrangian(s)
+            and s.feedback.censored
+            and _has("posterior_transform")(s)
+        ),
+        "{acquisition} has posterior_transform=, which does not go with feedback=Censored(...): "
+        "pseudo-values and their bounds are for reward and constraints as they are told. Tell them "
+        "as they are to be modeled, and leave it out.",
+    ),
+    Refusal(
+        lambda s: _is_penalized(s) and isinstance(s.options.get("noise_bound"), str),
+        "noise_bound is {s.options[noise_bound]!r}, but constraints={constraints}(...) models the "
+        "penalized outcome, whose noise grows with the multipliers. Pass a number, in the units of "
+        "the outcomes, or use surrogate='separate'.",
+    ),
+    Refusal(
+        lambda s: s.constraints is not None and _is_lagrangian(s) and _has("multipliers")(s),
+        "the acquisition has multipliers={s.options[multipliers]!r}, but in a loop the rule in "
+        "constraints= gives them. Leave them out.",
+    ),
+    Refusal(
+        lambda s: (
+            s.constraints is not None
+            and _is_lagrangian(s)
+            and s.options.get("maximize") not in (None, True)
+        ),
+        "the acquisition has maximize={s.options[maximize]!r}, but in a loop values are maximized. "
+        "Leave it out, or pass maximize=False to the loop.",
+    ),
+    Refusal(
+        lambda s: _is_separate(s) and not s.is_random and not _is_lagrangian(s),
+        "constraints={constraints}(...) models reward and constraints separately, so the "
+        "acquisition must weigh them: use LagrangianUpperConfidenceBound.with_options(...) or "
+        "LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'.",
+    ),
+    Refusal(
+        lambda s: _is_penalized(s) and _weighs_constraints(s),
+        "constraints={constraints}(...) models the penalized outcome, which the acquisition must "
+        "not penalize again: use surrogate='separate', or an acquisition such as "
+        "ImprovedUpperConfidenceBound.",
+    ),
+    # minus a cost: what refers to outcomes as the model has them would change its meaning
+    Refusal(
+        lambda s: not s.maximize and _has("maximize")(s),
+        "the acquisition has maximize={s.options[maximize]}, and the loop maximize=False, which "
+        "flips the sign of the outcomes themselves. Leave maximize= out of the acquisition.",
+    ),
+    Refusal(
+        lambda s: not s.maximize and _has("posterior_transform")(s),
+        "the acquisition has posterior_transform={s.options[posterior_transform]!r}, which refers "
+        "to outcomes as the model has them, and with maximize=False these are minus the told ones. "
+        "Tell the transformed cost, and leave it out.",
+    ),
+    Refusal(
+        lambda s: not s.maximize and _has("minimum")(s),
+        "the acquisition has minimum={s.options[minimum]!r}, which refers to outcomes as the model "
+        "has them, and with maximize=False these are minus the told ones. Pass "
+        "feedback=Censored(minimum=...) and an acquisition without minimum=.",
+    ),
+    Refusal(
+        lambda s: (
+            not s.maximize and any(_is_built(p) and p.prior_mean for p in _priors_of_tests(s))
+        ),
+        "a model on the list of priors has the prior mean {built_mean:g}, whose sign "
+        "maximize=False cannot flip in a model that is built already. Put "
+        "BanditGP.with_kernel(..., prior_mean=...) on the list.",
+    ),
+    Refusal(
+        lambda s: not s.maximize and _shares_prior_mean(s),
+        "prior_mean is {mean:g} for the cost and for each constraint, but with maximize=False only "
+        "the sign of the cost's would have to be flipped. Subtract that number from the cost and "
+        "from the constraints, and leave prior_mean= out.",
+    ),
+    # forgetting: weights are factors of a known noise, and a drift is one of a known kernel
+    Refusal(
+        lambda s: s.forgetting is not None and s.model is None,
+        "forgetting is {s.forgetting!r}, but random search has no model to forget.",
+    ),
+    Refusal(
+        lambda s: s.forgetting is not None and s.recipe is None and s.forgetting.window is None,
+        "forgetting is {s.forgetting!r}, which changes the noise or the kernel, but the model is "
+        "{of_model}. Pass BanditGP.with_kernel(...), or use SlidingWindow.",
+    ),
+    # repeats: how often a point is played follows from one deviation and one noise
+    Refusal(
+        lambda s: s.repeats is not None and _lacks_fixed_noise(s),
+        "repeats is {s.repeats:g}, but the model does not have a fixed kernel and noise variance, "
+        "which determine the number of plays. Pass BanditGP.with_kernel(..., noise=...) without "
+        "refit_every=, a list of priors (BanditGP.with_candidates([...])), or leave repeats= out.",
+    ),
+    Refusal(
+        lambda s: s.repeats is not None and s.played is None,
+        "repeats is {s.repeats:g}, but the acquisition does not say with which standard deviation "
+        "a point is chosen. Pass a recipe, such as ImprovedUpperConfidenceBound.with_options(...), "
+        "or leave repeats= out.",
+    ),
+    Refusal(
+        lambda s: s.repeats is not None and s.drift_rate is not None,
+        "repeats is {s.repeats:g}, but with {s.forgetting!r} the reward of a point drifts while it "
+        "is played, so its outcomes say less about it than repeats would. Leave repeats= out.",
+    ),
+    Refusal(
+        lambda s: s.repeats is not None and s.constraints is not None,
+        "repeats is {s.repeats:g}, but with constraints= the multipliers change while a point is "
+        "played, and it was chosen for the multipliers of one round. Leave repeats= out.",
+    ),
+)
+"""What is refused when a loop is built, by the part that refuses it; the first row counts."""
+
+WEIGHS_ALIKE: tuple[Refusal, ...] = (
+    Refusal(
+        lambda s: s.feedback.censored is not None,
+        "feedback=Censored(...) uses the pseudo-value of one observation for what is pending, and "
+        "its width counts it as one. Use Hallucinated() or Ignored()",
+    ),
+    Refusal(
+        lambda s: s.detection is not None or s.evidence is not None,
+        "restart={restart}(...) compares outcomes that all have the noise of one observation. If "
+        "outcomes have about the same noise, leave count= and noise= out and give it to the model; "
+        "otherwise use OracleRestart",
+    ),
+    Refusal(
+        lambda s: s.models_of_epochs,
+        "constraints has models=, with a different noise variance in each epoch, so the weight of "
+        "the outcome in later ones is not known yet. Pass one BanditGP.with_kernel(...) for all, "
+        "or tell each outcome by itself",
+    ),
+    Refusal(
+        lambda s: isinstance(s.options.get("information_gain"), GainBound),
+        "information_gain= bounds the gain of as many single observations as there are outcomes. "
+        "Leave it out: the realized gain accounts for the noise of each row",
+    ),
+    # a subclass of FittedSingleTaskGP may treat its rows differently
+    Refusal(
+        lambda s: s.recipe is not None and not s.has_fixed_noise,
+        "the model has refit_every={s.recipe.refit_every}, whose fits treat each outcome as one "
+        "observation. Use fixed hyperparameters, or tell each outcome by itself",
+    ),
+    Refusal(
+        lambda s: s.listed is not None,
+        "the model is a list of priors, whose evidence treats each outcome as one observation. "
+        "Pass BanditGP.with_kernel(...), or tell each outcome by itself",
+    ),
+    Refusal(
+        lambda s: s.recipe is None and type(s.model) is not FittedSingleTaskGP,
+        "the model is {model}, a function of inputs and outcomes that sees no weights. Pass "
+        "BanditGP.with_kernel(...), or tell each outcome by itself",
+    ),
+)
+"""Why a loop takes each outcome as one observation, without a count or a noise of its own."""
+
+
+# --- What a round may choose from: available arms, fixed coordinates, points to avoid -------------
+# :func:`read_restriction` turns the arguments of :meth:`.BanditLoop.ask` into a
+# :class:`Restriction`: the set :math:`D_t` of the round as a separate domain. The round maximizes
+# over this set the acquisition function that would otherwise be maximized over the whole domain,
+# and uniform draws are taken from this set.
+#
+# On a box, points are avoided within the distance :math:`\rho = 0.01`. With :math:`p` the point
+# that is avoided and :math:`s_i` the sides of the box, the condition is
+#
+# .. math:: \sqrt{\sum_{i \text{ continuous}} \Bigl(\frac{x_i - p_i}{s_i}\Bigr)^2 + \#\{i \text{
+# discrete} : x_i \ne p_i\}} < \rho .
+
+
+AVOIDED_WITHIN = 0.01
+"""The least distance of a query from an avoided point, in sides of the box."""
+
+
+@dataclass(frozen=True, eq=False)
+class Restriction:
+    """What one round may choose from.
+
+    Attributes:
+        record: The restriction in plain values, as in a storage and :attr:`.Query.restriction`.
+        part: The set of the round; all arms if :attr:`among` lists some of them.
+        among: On arms, the indices of those that may be chosen, in order; otherwise None.
+    """
+
+    record: dict[str, Any]
+    part: Arms | Box
+    among: Tensor | None = None
+
+    @cached_property
+    def domain(self) -> Arms | Box:
+        """The set of the round; most engines on arms avoid it, because sorting arms is slow."""
+        if self.among is None or self.part.choices is None:
+            return self.part
+        return Arms(self.part.choices[self.among])
+
+
+def read_restriction(
+    settings: LoopSettings, available: Any = None, fixed: Any = None, avoid: Any = None
+) -> Restriction | None:
+    """Return what a round may choose from; None for the whole domain.
+
+    Args:
+        settings: The settings of the loop.
+        available: See :meth:`.BanditLoop.ask`.
+        fixed: See :meth:`.BanditLoop.ask`.
+        avoid: See :meth:`.BanditLoop.ask`.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If a value is not in the domain, nothing is left to choose from, or the loop
+            does not support the restriction.
+    """
+    fixed, avoid = (None if each is None or _is_empty(each) else each for each in (fixed, avoid))
+    if available is None and fixed is None and avoid is None:
+        return None
+    if settings.detection is not None:
+        raise ValueError(
+            "available=, fixed= and avoid= cannot go with ChangePointRestart, whose test compares "
+            "uniform draws from the whole domain. Use EvidenceRestart, which looks at all outcomes "
+            "wherever they were chosen."
+        )
+    domain = settings.domain
+    if domain.arms is not None:
+        return _restricted_arms(domain.arms, available, fixed, avoid)
+    if not isinstance(domain, Box):
+        raise ValueError(
+            f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
+            "round. Leave out available=, fixed= and avoid=, or use Arms, a Box or a Space."
+        )
+    return _restricted_box(domain, available, fixed, avoid)
+
+
+def recorded_restriction(
+    settings: LoopSettings, record: Mapping[str, Any] | None
+) -> Restriction | None:
+    """Return the restriction of a round that is on record.
+
+    Args:
+        settings: The settings of the loop.
+        record: :attr:`.Query.restriction`.
+    """
+    if record is None:
+        return None
+    fixed = record.get("fixed")
+    if fixed is not None and not settings.domain.names:
+        fixed = {int(column): value for column, value in fixed.items()}
+    among = record.get("arms", record.get("points"))
+    return read_restriction(settings, among, fixed, record.get("avoid"))
+
+
+def points_within(query: Query, domain: Domain) -> Tensor | None:
+    """Return the points that a restricted round could choose from, ``n x d``.
+
+    Args:
+        query: The query of the round, whose restriction is not None.
+        domain: The domain of the loop.
+
+    Returns:
+        None if there are not finitely many.
+    """
+    record = query.restriction or {}
+    if (choices := domain.choices) is not None:
+        return choices[record["arms"]]
+    if "points" not in record:
+        return None
+    return query.x.new_tensor(record["points"])
+
+
+def _restricted_arms(domain: Arms, available: Any, fixed: Any, avoid: Any) -> Restriction | None:
+    there = np.ones(domain.num_arms, dtype=np.bool_)
+    told = []
+    if available is not None:
+        there[:] = False
+        there[_read_arms("available", available, domain)] = True
+        told.append("available")
+    if fixed is not None:
+        for column, value in _read_columns(fixed, domain.dim).items():
+            held = (domain.choices[:, column] == value).cpu().numpy()
+            if not held.any():
+                known = domain.choices[:, column].unique().tolist()
+                raise ValueError(
+                    f"fixed is {dict(fixed)}, but no arm has {value} in column {column}; there are "
+                    f"{', '.join(f'{v:g}' for v in known[:8])}{', ...' if len(known) > 8 else ''}."
+                )
+            there &= held
+        told.append("fixed")
+    if avoid is not None:
+        there[_read_arms("avoid", avoid, domain)] = False
+        told.append("avoid")
+    if not there.any():
+        raise ValueError(
+            f"{', '.join(told)} leave{'s' if len(told) == 1 else ''} none of the "
+            f"{domain.num_arms} arms to choose from. Leave some, or do not ask in this round."
+        )
+    if there.all():
+        return None
+    among = torch.from_numpy(np.flatnonzero(there)).to(domain.choices.device)
+    return Restriction({"arms": among.tolist()}, domain, among)
+
+
+def _is_empty(given: Any) -> bool:
+    try:
+        return not isinstance(given, str) and len(given) == 0
+    except TypeError:  # it has no length
+        return False
+
+
+def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
+    """Return the numbers of arms that a user names by number, mask or point."""
+    remedy = (
+        f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "
+        "points as rows."
+    )
+    if not is_listed(given):
+        raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
+    is_plain = not hasattr(given, "ndim")  # neither a tensor nor an array
+    if is_plain:
+        given = list(given)
+        if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
+            given = torch.stack(given)  # the points
+    check_kept_exactly(name, given)
+    array = given.detach().cpu().numpy() if isinstance(given, Tensor) else _as_array(name, given)
+    if array.size == 0:
+        raise ValueError(f"{name} is empty, so that there is nothing to choose from; {remedy}")
+    if array.ndim == 2 and array.dtype != np.bool_:
+        rows = array.tolist() if is_plain else given
+        points = check_matrix(name, rows, domain.dim, "points as rows")
+        return domain.index_of(points, name).cpu().numpy()
+    if array.ndim == 1 and array.dtype == np.bool_:
+        if len(array) != domain.num_arms:
+            raise ValueError(
+                f"{name} has {len(array)} truth values, but there are {domain.num_arms} arms; "
+                f"{remedy}"
+            )
+        return np.flatnonzero(array)
+    is_mixed = is_plain and any(isinstance(i, bool | np.bool_) for i in given)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or is_mixed:
+        raise TypeError(
+            f"{name} has the shape {array.shape} and the kind {array.dtype.name}; {remedy}"
+        )
+    outside = array[(array < 0) | (array >= domain.num_arms)]
+    if len(outside):
+        raise ValueError(f"{name} names arm {outside[0]}, which does not exist; {remedy}")
+    return array.astype(np.int64)
+
+
+def _as_array(name: str, given: Sequence[Any]) -> Any:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} has rows of different lengths: {error}") from None
+
+
+def _read_columns(fixed: Any, dim: int) -> dict[int, float]:
+    """Return values by column."""
+    remedy = f"Pass a dict from columns (0 to {dim - 1}) to values."
+    check_instance("fixed", fixed, Mapping, remedy)
+    found = {}
+    for column, value in fixed.items():
+        if isinstance(column, str):
+            raise TypeError(
+                f"fixed names {column!r}, but the domain has no names; give the number of the "
+                f"column, 0 to {dim - 1}, or build the loop on a Space."
+            )
+        place = check_integer("a column of fixed", column, minimum=0)
+        if place >= dim:
+            raise ValueError(f"fixed names column {place}; the columns are 0 to {dim - 1}.")
+        found[place] = check_number(f"fixed[{place}]", value)
+    return found
+
+
+def _restricted_box(domain: Box, available: Any, fixed: Any, avoid: Any) -> Restriction | None:
+    record: dict[str, Any] = {}
+    values: dict[int, float] = {}
+    if fixed is not None:
+        values, record["fixed"] = _read_fixed(fixed, domain)
+    away = None
+    if avoid is not None:
+        points = _read_points("avoid", avoid, domain)
+        away = _Away(points, domain.coordinates.sides, tuple(domain.coordinates.grids))
+    if available is None and not values and away is None:
+        return None  # only dimensions that never vary are fixed
+    part: Box | Arms = domain
+    if available is not None:
+        points = _distinct(_read_points("available", available, domain))
+        part = Arms(_kept(points, values, "available and fixed leave no point"))
+    elif values:
+        part = _slice_of(domain, values, record["fixed"])
+    elif (few := domain.few_points()) is not None:
+        part = few
+    if away is not None:
+        if isinstance(part, Box):
+            part = _Apart(part, away.condition)
+            away.check_leaves_points(part)
+        else:
+            part = Arms(away.kept(part.choices))
+    if available is not None and part.choices is not None:
+        return Restriction({"points": part.choices.tolist()}, part)
+    if away is not None:
+        record["avoid"] = away.points.tolist()
+    return Restriction(record, part)
+
+
+def _distinct(points: Tensor) -> Tensor:
+    """Return rows without repeats, in their order."""
+    return points.new_tensor([list(row) for row in dict.fromkeys(map(tuple, points.tolist()))])
+
+
+def _kept(points: Tensor, values: Mapping[int, float], problem: str) -> Tensor:
+    """Return the rows with given values in some columns."""
+    kept = points
+    if values:
+        held = points[:, list(values)] == points.new_tensor(list(values.values()))
+        kept = points[held.all(-1)]
+    if len(kept) == 0:
+        raise ValueError(f"{problem}. Leave some, or do not ask in this round.")
+    return kept
+
+
+def _read_points(name: str, given: Any, domain: Box) -> Tensor:
+    """Return points of a box as rows, each checked."""
+    if not is_listed(given):
+        raise TypeError(f"{name} is {shown_value(given)}; pass points of the domain in a list.")
+    rows = list(check_matrix(name, given, domain.dim) if hasattr(given, "ndim") else given)
+    if not rows:
+        raise ValueError(f"{name} is empty, so that there is nothing to choose from. Leave it out.")
+    return torch.stack([domain.check_point(f"{name}[{i}]", row) for i, row in enumerate(rows)])
+
+
+def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, Any]]:
+    """Return the values by column, and the record of them."""
+    if not domain.names:
+        values = _read_columns(fixed, domain.dim)
+        for column, value in values.items():
+            low, high = domain.bounds[:, column].tolist()
+            if not low <= value <= high:
+                raise ValueError(
+                    f"fixed[{column}] is {value}, outside [{low}, {high}]. Clamp it or widen the "
+                    "box."
+                )
+            if column in domain.integer_dims and value != round(value):
+                raise ValueError(f"fixed[{column}] is {value}; this dimension takes whole numbers.")
+        return values, {str(column): value for column, value in values.items()}
+    check_instance("fixed", fixed, Mapping, "Pass a dict from names to values.")
+    known = domain.parameters
+    values, told = {}, {}
+    for name, value in fixed.items():
+        if name not in known:
+            raise ValueError(
+                f"fixed names {name!r}, which is not a parameter; the space has {', '.join(known)}."
+            )
+        told[name] = known[name].check(name, value)
+        if name in domain.names:
+            values[domain.names.index(name)] = known[name].encode(told[name])
+    return values, told
+
+
+def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any]) -> Box | Arms:
+    """Return the part of a box in which some coordinates have given values."""
+    try:
+        feasible = None if domain.feasible is None else domain.feasible.holding(values)
+        found = PartOfBox(domain, domain.coordinates.holding(values), feasible)
+        points = found.few_points()
+        if points is None and feasible is not None:
+            feasible.check_not_empty()
+    except ValueError as error:
+        raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error
+    return found if points is None else points
+
+
+@dataclass(frozen=True, eq=False)
+class _Away:
+    """The constraint that points keep a distance from avoided ones.
+
+    Attributes:
+        points: ``n x d``, the points that are avoided.
+        sides: ``d``, the sides of the box.
+        discrete: The coordinates that count 1 if they differ.
+    """
+
+    points: Tensor
+    sides: Tensor
+    discrete: tuple[int, ...]
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the distance from the nearest avoided point over the least distance, minus 1.
+
+        Args:
+            X: ``... x d``.
+        """
+        difference = X.unsqueeze(-2) - self.points
+        squares = (difference / self.sides).square()
+        if self.discrete:
+            is_discrete = torch.zeros_like(self.sides, dtype=torch.bool)
+            is_discrete[list(self.discrete)] = True
+            squares = torch.where(is_discrete, (difference != 0.0).to(squares), squares)
+        # the square root has no derivative at 0
+        nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * AVOIDED_WITHIN**2)
+        return nearest.sqrt() / AVOIDED_WITHIN - 1.0
+
+    @property
+    def condition(self) -> Condition:
+        """The constraint as one of a feasible set."""
+        return Condition(self, "avoid", takes_rows=True)
+
+    def kept(self, X: Tensor) -> Tensor:
+        """Return the rows that are away.
+
+        Args:
+            X: ``n x d``.
+
+        Raises:
+            ValueError: If no row is left.
+        """
+        kept = X[self.condition.holds(X)]
+        if len(kept) == 0:
+            raise ValueError(
+                f"avoid leaves no point: all {len(X)} candidates lie within "
+                f"{AVOIDED_WITHIN} of an avoided point. Avoid fewer."
+            )
+        return kept
+
+    def check_leaves_points(self, part: Box) -> None:
+        """Raise an error if a part of a box, away from the points, is empty.
+
+        Args:
+            part: The part.
+        """
+        try:
+            part.sample(1, torch.Generator().manual_seed(0))
+        except ValueError as error:
+            raise ValueError(f"avoid leaves no point: {error} Or avoid fewer points.") from error
+
+
+class _Apart(PartOfBox):
+    """The part of a box that is away from some points.
+
+    The result of the box's own search is taken if it is away from all of them, because it is the
+    maximum of the part as well. Otherwise the part is searched like any other feasible set.
+    """
+
+    def __init__(self, box: Box, away: Condition) -> None:
+        self._box, self._away = box, away
+        known = box.feasible or FeasibleSet(box.coordinates)
+        apart = replace(known, nonlinear=(*known.nonlinear, away))
+        super().__init__(box, box.coordinates, apart)
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        if choices_of(acquisition) is None:
+            x, value = self._box.maximize(acquisition, seed)
+            if bool(self._away.holds(x.unsqueeze(0))):
+                return x, value
+        return super().maximize(acquisition, seed)
+
+    def in_context(self, context: Tensor) -> Box:
+        return _Apart(self._box.in_context(context), self._away.behind(len(context)))

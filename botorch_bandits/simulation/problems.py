@@ -23,8 +23,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.constraints import Ledger, MultiplierRule
 from botorch_bandits.domains import Domain
-from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop import BanditLoop, Forgetting
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,

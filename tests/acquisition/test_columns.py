@@ -23,7 +23,7 @@ import botorch_bandits.acquisition
 from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.loop.refusals import OF_LISTS
+from botorch_bandits.loop.settings import OF_LISTS
 
 from .cases import OwnGP, Waves, rows, uniform
 

@@ -19,10 +19,8 @@ from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBou
 from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, PowerThreshold
 from botorch_bandits.constraints import AdditiveEpochs
 from botorch_bandits.domains import Arms, Box
-from botorch_bandits.feedback import Censored
-from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import History
-from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop import BanditLoop, Censored, SlidingWindow
 from botorch_bandits.models import BanditGP
 
 SETTING_NAMES = (

@@ -26,8 +26,7 @@ from records import ON_BOXES, differ
 
 from benchmarks.fault_cases import SETTING_NAMES, build, num_steps, play, step
 from botorch_bandits.checks import check_integer, check_one_of
-from botorch_bandits.feedback import LateOutcomeWarning
-from botorch_bandits.loop import read_store
+from botorch_bandits.loop import LateOutcomeWarning, read_store
 
 LONGEST_LIFE = {"arms": 0.1, "box": 1.0}
 """Seconds after which a process that has its loop open is killed, at most."""

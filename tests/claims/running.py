@@ -21,7 +21,7 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence import hypotheses as words
 from botorch_bandits.history import Query
-from botorch_bandits.loop.engines import ArmsEngine
+from botorch_bandits.loop.chooser import ArmsEngine
 from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
 from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan

@@ -20,7 +20,7 @@ from botorch_bandits.loop.store import SQLiteStore, read_store
 from .cases import SETTINGS, build, derived, num_steps, play, step
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.loop.view.LateOutcomeWarning"),
     pytest.mark.filterwarnings("ignore:.*is not standardized"),
 ]
 

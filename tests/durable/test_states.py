@@ -30,7 +30,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
 from botorch_bandits.loop import StorageError
-from botorch_bandits.loop import log as loop_log
+from botorch_bandits.loop import loop as loop_log
 from botorch_bandits.loop.store import open_store
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits import BanditGPRecipe, BanditLoop, Box, GPUpperConfidenceBound
-from botorch_bandits.forgetting import Forgetting
+from botorch_bandits.loop import Forgetting
 
 
 def model_of_rounds(

@@ -149,7 +149,7 @@ def test_too_many_distinct_rows_are_refused(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exact model of them would not end; a window and a model of one's own go on."""
-    monkeypatch.setattr("botorch_bandits.loop.engines.MOST_ROWS", 5)
+    monkeypatch.setattr("botorch_bandits.loop.chooser.MOST_ROWS", 5)
 
     def attached(places: Any, **options: Any) -> BanditLoop:
         model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)

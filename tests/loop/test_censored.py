@@ -67,7 +67,7 @@ PRIOR = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHS[0], p
 BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.loop.view.LateOutcomeWarning"),
     pytest.mark.filterwarnings("ignore:.*is not standardized"),
 ]
 

@@ -43,8 +43,8 @@ from botorch_bandits.constraints import (
     MultiplicativeEpochs,
     PrimalDual,
 )
-from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
+from botorch_bandits.loop import Censored, Hallucinated, Ignored
 from botorch_bandits.loop.guarantees import rounds_with_all_outcomes
 from botorch_bandits.models import candidate_grid
 from tests.records import rebuilt

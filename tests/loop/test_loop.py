@@ -38,8 +38,8 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.feedback import Hallucinated
-from botorch_bandits.loop.log import read_history
+from botorch_bandits.loop import Hallucinated
+from botorch_bandits.loop.loop import read_history
 from botorch_bandits.loop.settings import LoopSettings
 
 UNIT_BOX = [[0.0, 0.0], [1.0, 1.0]]

@@ -41,7 +41,7 @@ from botorch_bandits import (
     Space,
 )
 from botorch_bandits.confidence.igp_ucb import SUB_GAUSSIAN_ROWS
-from botorch_bandits.loop.recommendation import Recommendation
+from botorch_bandits.loop.reports import Recommendation
 from botorch_bandits.models import candidate_grid
 
 NOISE, LENGTHSCALE, B, R, DELTA = 0.05, 0.3, 2.0, 0.2, 0.1

@@ -28,7 +28,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.history import Outcome
-from botorch_bandits.loop import log as readings
+from botorch_bandits.loop import loop as readings
 from botorch_bandits.loop.chooser import Chooser
 
 CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)

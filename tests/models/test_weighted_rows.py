@@ -14,7 +14,7 @@ from loop.of_rows import model_of_rounds
 from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
-from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.loop import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.models.builder import FEWEST_ROWS
 from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.reading import hallucinate

@@ -145,7 +145,7 @@ def test_a_server_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ModuleNotFoundError("No module named 'psycopg'")
         return original(name, *arguments, **options)
 
-    monkeypatch.delitem(sys.modules, "botorch_bandits.loop.postgresql", raising=False)
+    monkeypatch.delitem(sys.modules, "botorch_bandits.loop.store", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r'pip install "botorch_bandits\[postgres\]"'):
         run_at("postgresql://host/runs")

@@ -38,7 +38,7 @@ from botorch_bandits.change_points import (
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.domains import Arms
-from botorch_bandits.forgetting import Forgetting
+from botorch_bandits.loop import Forgetting
 from botorch_bandits.models import BanditGP, double_kernel
 from botorch_bandits.problems import (
     ArmsProblem,

@@ -48,14 +48,17 @@ from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.domains import Arms, first_of_the_largest
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
-from botorch_bandits.forgetting import (
+from botorch_bandits.loop import (
+    BanditLoop,
+    Censored,
     ExponentialWeights,
+    Feedback,
     Forgetting,
+    Hallucinated,
+    Ignored,
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import (
     RINGING_TOLERANCE,
     BanditGP,

@@ -49,9 +49,15 @@ from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.domains import Arms, Box, Domain, first_of_the_largest
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored, LateOutcomeWarning
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop import (
+    BanditLoop,
+    Censored,
+    Feedback,
+    Hallucinated,
+    Ignored,
+    LateOutcomeWarning,
+)
 from botorch_bandits.models import BanditGP, RefitWarning, double_kernel
 from botorch_bandits.problems import (
     ConstantDelay,
