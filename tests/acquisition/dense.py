@@ -116,7 +116,7 @@ class DenseGP:
             noise=np.concatenate([self.noise, np.full(len(x), self.new_noise)]),
         )
 
-    def censor(self, x: Array, minimum: float, extra_noise: float = 0.0) -> DenseGP:
+    def censor(self, x: Array, minimum: Array | float, extra_noise: float = 0.0) -> DenseGP:
         """The same process with rows ``x`` at a raw outcome; extra noise in squared raw units."""
         level = self.new_noise + extra_noise / self.unit**2
         return replace(

@@ -21,7 +21,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
-from botorch_bandits.models.reading import prior_variances_of_outputs
 
 from .cases import (
     MODELS,
@@ -145,35 +144,6 @@ def test_the_scale_of_a_draw_has_a_factor() -> None:
 
 
 # --- pseudo-rows ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "case", [*SINGLE, named(MODELS, "SingleTaskGP, batched")], ids=lambda case: case.name
-)
-@pytest.mark.parametrize("units", ["outcome", "prior"])
-def test_pseudo_rows_with_more_noise(case: Any, units: str) -> None:
-    model = case.build()
-    X_pending, x = case.points(3, seed=4), case.points(5, seed=3)
-    Y = torch.tensor(minima(case), dtype=torch.float64).expand(*model.batch_shape, 3, -1)
-    scales = prior_variances_of_outputs(model) if units == "prior" else 1.0
-    conditioned = condition(model, X_pending, Y, extra_noise=0.8 * scales)
-    members = []
-    for outputs in case.reference(model).members:
-        members.append(
-            [
-                output.censor(
-                    X_pending.numpy(),
-                    minimum,
-                    0.8 if units == "outcome" else 0.8 * output.standard_deviation**2,
-                )
-                for output, minimum in zip(outputs, minima(case), strict=True)
-            ]
-        )
-    posterior = conditioned.posterior(x)
-    mean = np.stack([np.stack([o.posterior(x.numpy())[0] for o in m], -1) for m in members])
-    sd = np.stack([np.stack([o.deviations(x.numpy()) for o in m], -1) for m in members])
-    assert close(posterior.mean.reshape(mean.shape), mean)
-    assert close(posterior.variance.sqrt().reshape(sd.shape), sd, 1e-7)
 
 
 def test_extra_noise_does_not_change_gain_and_lam() -> None:

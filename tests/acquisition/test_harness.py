@@ -24,11 +24,13 @@ from .cases import (
     AcquisitionCase,
     ModelCase,
     OptimizerCase,
+    assert_same,
     can_be_optimized,
     evaluate,
     first_ticks,
     named,
     rows,
+    snapshot,
 )
 
 pytestmark = [
@@ -254,28 +256,6 @@ def test_pending_points_start_again_from_the_users_model(
 
 
 # --- the user's model -----------------------------------------------------------------------
-
-
-def snapshot(model: Model) -> dict[str, Any]:
-    """All that a user could miss if it changed."""
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    for name, module in model.named_modules():
-        state[f"{name} training"] = torch.tensor(module.training)
-        for i, inputs in enumerate(getattr(module, "train_inputs", None) or ()):
-            if isinstance(inputs, Tensor):
-                state[f"{name} train_inputs {i}"] = inputs.clone()
-        if isinstance(getattr(module, "train_targets", None), Tensor):
-            state[f"{name} train_targets"] = module.train_targets.clone()
-    for name, parameter in model.named_parameters():
-        state[f"{name} requires_grad"] = torch.tensor(parameter.requires_grad)
-        state[f"{name} grad"] = torch.tensor(parameter.grad is None)
-    return state
-
-
-def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert before.keys() == after.keys()
-    changed = [name for name in before if not torch.equal(before[name], after[name])]
-    assert changed == []
 
 
 @core_pairs(4)

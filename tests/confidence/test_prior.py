@@ -1,45 +1,36 @@
-"""What is read from a model against explicit kernels on the raw data.
-
-Every model is built twice over: by BoTorch, and by hand from its lengthscales, noise and the
-statistics of its data.
-"""
+"""What is read from a model against explicit kernels on the raw data."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from acquisition.cases import MODELS, ModelCase, assert_same, named, rows, snapshot
+from acquisition.dense import DenseGP, Reference, squared_exponential
 from botorch.acquisition.objective import (
     ExpectationPosteriorTransform,
     ScalarizedPosteriorTransform,
 )
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import (
     ModelListGP,
     MultiTaskGP,
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model
 from botorch.models.multitask import KroneckerMultiTaskGP
 from botorch.models.transforms import Log, Normalize
 from botorch.models.transforms.input import InputPerturbation, Warp
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from models.textbook import uniform
-from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
-from botorch_bandits.confidence.prior_reading import OutputPrior, read_prior
+from botorch_bandits.confidence.prior_reading import read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -48,231 +39,95 @@ X = uniform(9, 2, seed=0)
 WIDE = X * torch.tensor([15.0, 4.0]).double() - 5.0
 Y = torch.cat([3.0 + 2.0 * (5.0 * X[:, :1]).sin(), 40.0 * (4.0 * X[:, 1:]).cos()], dim=-1)
 BOUNDS = torch.tensor([[-5.0, -5.0], [10.0, 0.0]], dtype=torch.float64)
-STDVS = [Y[:, j].std().item() for j in range(2)]
 
 
-def squared_exponential(points: Tensor, lengthscale: Tensor) -> Tensor:
-    scaled = points / lengthscale
-    return torch.exp(-0.5 * (scaled.unsqueeze(1) - scaled.unsqueeze(0)).square().sum(-1))
-
-
-def matern_five_halves(points: Tensor, lengthscale: Tensor) -> Tensor:
-    scaled = points / lengthscale
-    r = math.sqrt(5.0) * (scaled.unsqueeze(1) - scaled.unsqueeze(0)).square().sum(-1).sqrt()
-    return (1.0 + r + r**2 / 3.0) * torch.exp(-r)
-
-
-@dataclass
-class Expected:
-    """The prior of one output, by hand; ``K`` is the kernel matrix, noise and scale included."""
-
-    K: Tensor
-    noise: float
-    prior_variance: float
-    outcome_scale: float
-
-
-def fitted(model: Any) -> Any:
-    """Learned hyperparameters, so that none has a special value."""
-    return fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model)).model
-
-
-def check(prior: OutputPrior, expected: Expected, batch: int | None = None) -> None:
-    def pick(value: Tensor) -> Tensor:
-        return value if batch is None else value[batch]
-
-    n = len(expected.K)
-    lam = expected.noise / expected.prior_variance
-    unit = expected.K / expected.prior_variance
-    gain = 0.5 * torch.logdet(torch.eye(n, dtype=torch.float64) + unit / lam)
-    assert pick(prior.noise_variance).item() == pytest.approx(expected.noise, rel=1e-10)
-    assert pick(prior.lam).item() == pytest.approx(lam, rel=1e-10)
-    assert pick(prior.standard_deviation).item() == pytest.approx(
-        math.sqrt(expected.prior_variance) * expected.outcome_scale, rel=1e-10
-    )
-    assert pick(prior.information_gain).item() == pytest.approx(gain.item(), rel=1e-8)
-
-
-# --- one model family after the other -----------------------------------------------------------
-
-
-def standardized() -> tuple[Model, list[Expected]]:
-    model = fitted(SingleTaskGP(X, Y[:, :1]))
-    K = squared_exponential(X, model.covar_module.lengthscale.detach())
-    return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
-
-
-def normalized() -> tuple[Model, list[Expected]]:
-    model = fitted(SingleTaskGP(WIDE, Y[:, :1], input_transform=Normalize(2, bounds=BOUNDS)))
-    points = (WIDE - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
-    K = squared_exponential(points, model.covar_module.lengthscale.detach())
-    return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
-
-
-def perturbed() -> tuple[Model, list[Expected]]:
-    # perturbs test points only: the rows stay what they are
+def perturbed() -> Model:
+    """Perturbs test points only: the rows stay what they are."""
     shifts = torch.tensor([[0.0, 0.0], [0.1, -0.1]], dtype=torch.float64)
-    model = SingleTaskGP(X, Y[:, :1], input_transform=InputPerturbation(shifts))
-    K = squared_exponential(X, model.covar_module.lengthscale.detach())
-    return model, [Expected(K, model.likelihood.noise.item(), 1.0, STDVS[0])]
+    model = named(MODELS, STANDARDIZED).build()
+    model.input_transform = InputPerturbation(shifts)
+    return model
 
 
-def given_noise() -> tuple[Model, list[Expected]]:
-    model = fitted(SingleTaskGP(X, Y[:, :1], torch.full_like(Y[:, :1], 0.3)))
-    K = squared_exponential(X, model.covar_module.lengthscale.detach())
-    return model, [Expected(K, 0.3 / STDVS[0] ** 2, 1.0, STDVS[0])]
-
-
-def two_outputs_with_given_noise() -> tuple[Model, list[Expected]]:
-    Yvar = torch.tensor([0.2, 5.0], dtype=torch.float64).expand(9, 2)
+def two_outputs_with_given_noise() -> Model:
+    X, Y = rows()
+    Yvar = torch.tensor([0.002, 0.05], dtype=torch.float64).expand(len(X), 2)
     kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2]))
     kernel = kernel.double()
     kernel.base_kernel.lengthscale = torch.tensor([[[0.3]], [[0.7]]], dtype=torch.float64)
     kernel.outputscale = torch.tensor([0.5, 2.0], dtype=torch.float64)
-    model = SingleTaskGP(X, Y, Yvar, covar_module=kernel)
-    return model, [
-        Expected(
-            scale * squared_exponential(X, torch.tensor(lengthscale, dtype=torch.float64)),
-            noise / STDVS[j] ** 2,
-            scale,
-            STDVS[j],
+    return SingleTaskGP(X, Y, Yvar, covar_module=kernel)
+
+
+def outputs_with_given_noise(model: Model) -> Reference:
+    X, Y = (each.numpy() for each in rows())
+    units = Y.std(0, ddof=1)
+    return Reference(
+        (
+            tuple(
+                DenseGP(X, y, squared_exponential(length), np.full(len(X), v), v, scale, unit=unit)
+                for y, unit, length, scale, v in zip(
+                    Y.T, units, (0.3, 0.7), (0.5, 2.0), (0.002, 0.05) / units**2, strict=True
+                )
+            ),
         )
-        for j, (lengthscale, scale, noise) in enumerate([(0.3, 0.5, 0.2), (0.7, 2.0, 5.0)])
-    ]
+    )
 
 
-def model_list() -> tuple[Model, list[Expected]]:
-    (first, expected), (second, second_expected) = build("standardized"), build("bandit")
-    return ModelListGP(first, second), expected + second_expected
+BATCHES, NOISES = uniform(3, 6, 1, seed=4), 0.1 * torch.arange(1.0, 7.0).double().reshape(3, 2)
 
 
-def bandit() -> tuple[Model, list[Expected]]:
-    kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(9.0, dtype=torch.float64)
-    kernel.base_kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
-    model = BanditGP(X, Y[:, :1], kernel, noise=0.25)
-    K = 9.0 * squared_exponential(X, torch.tensor(0.2, dtype=torch.float64))
-    return model, [Expected(K, 0.25, 9.0, 1.0)]
+def batches_of_two_outputs() -> Model:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    model = SingleTaskGP(
+        BATCHES, torch.cat([BATCHES, -BATCHES], -1), covar_module=kernel, outcome_transform=None
+    )
+    model.likelihood.noise = NOISES.unsqueeze(-1)
+    return model
 
 
-def bandit_without_data() -> tuple[Model, list[Expected]]:
-    kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(9.0, dtype=torch.float64)
-    model = BanditGP(X[:0], Y[:0, :1], kernel, noise=0.25)
-    return model, [Expected(torch.empty(0, 0, dtype=torch.float64), 0.25, 9.0, 1.0)]
+def outputs_of_batches(model: Model) -> Reference:
+    kernel = squared_exponential(0.4)
+    return Reference(
+        tuple(
+            tuple(DenseGP(x, x[:, 0], kernel, np.full(6, v), v) for v in levels)
+            for x, levels in zip(BATCHES.numpy(), NOISES.tolist(), strict=True)
+        )
+    )
 
 
-FAMILIES: dict[str, Callable[[], tuple[Model, list[Expected]]]] = {
-    "standardized": standardized,
-    "normalized": normalized,
-    "perturbed": perturbed,
-    "given noise": given_noise,
-    "two outputs with given noise": two_outputs_with_given_noise,
-    "model list": model_list,
-    "bandit": bandit,
-    "bandit without data": bandit_without_data,
-}
-families = pytest.mark.parametrize("family", list(FAMILIES))
+STANDARDIZED = "SingleTaskGP, Standardize"
+CASES = [
+    *MODELS,
+    ModelCase("perturbed inputs", perturbed, named(MODELS, STANDARDIZED).reference),
+    ModelCase("two outputs, train_Yvar", two_outputs_with_given_noise, outputs_with_given_noise),
+    ModelCase("batches, two outputs", batches_of_two_outputs, outputs_of_batches, kind="batch"),
+]
 
 
-@cache
-def _build(family: str) -> tuple[Model, list[Expected]]:
-    return FAMILIES[family]()
-
-
-def build(family: str) -> tuple[Model, list[Expected]]:
-    """A copy of the model, fitted once, and what is expected of it."""
-    return copy.deepcopy(_build(family))
-
-
-def snapshot(model: Model) -> dict[str, Any]:
-    parts = model.models if isinstance(model, ModelListGP) else [model]
-    return {
-        "state": copy.deepcopy(model.state_dict()),
-        "training": [module.training for module in model.modules()],
-        "inputs": [part.train_inputs[0].clone() for part in parts],
-        "targets": [part.train_targets.clone() for part in parts],
-        "strategies": [part.prediction_strategy for part in parts],
-    }
-
-
-def same(first: Any, second: Any) -> bool:
-    if isinstance(first, Tensor):
-        return torch.equal(first, second)
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(same(first[k], second[k]) for k in first)
-    if isinstance(first, list):
-        return len(first) == len(second) and all(map(same, first, second))
-    return bool(first == second)
-
-
-@families
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
-def test_what_is_read_is_what_the_model_was_built_from(family: str, training: bool) -> None:
-    model, expected = build(family)
+def test_what_is_read_is_what_the_model_was_built_from(case: ModelCase, training: bool) -> None:
+    model = case.build()
+    members = case.reference(model).members
     model.train(training)
     before = snapshot(model)
     priors = read_prior(model)
-    assert len(priors) == len(expected)
-    for prior, by_hand in zip(priors, expected, strict=True):
-        check(prior, by_hand)
-    assert same(snapshot(model), before)
-
-
-def test_batched_models_have_one_prior_a_batch() -> None:
-    inputs = uniform(3, 6, 2, seed=4)
-    outcomes = torch.stack([(k + 1.0) * inputs[k, :, :1].sin() for k in range(3)])
-    kernel = ScaleKernel(
-        MaternKernel(nu=2.5, batch_shape=torch.Size([3])), batch_shape=torch.Size([3])
-    ).double()
-    kernel.base_kernel.lengthscale = torch.tensor([0.1, 0.3, 0.9]).double()[:, None, None]
-    kernel.outputscale = torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
-    model = SingleTaskGP(inputs, outcomes, covar_module=kernel)
-    noise = model.likelihood.noise.detach().squeeze(-1)
-    (prior,) = read_prior(model)
-    assert prior.lam.shape == prior.standard_deviation.shape == (3,)
-    for k in range(3):
-        lengthscale, scale = kernel.base_kernel.lengthscale[k].detach(), kernel.outputscale[k]
-        K = scale.item() * matern_five_halves(inputs[k], lengthscale)
-        expected = Expected(K, noise.expand(3)[k].item(), scale.item(), outcomes[k].std().item())
-        check(prior, expected, batch=k)
-
-
-def test_batches_of_two_outputs() -> None:
-    inputs, outcomes = uniform(3, 6, 1, seed=4), uniform(3, 6, 2, seed=5)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
-    noise = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], dtype=torch.float64)
-    model = SingleTaskGP(inputs, outcomes, covar_module=kernel, outcome_transform=None)
-    model.likelihood.noise = noise.unsqueeze(-1)
-    for j, prior in enumerate(read_prior(model)):
-        assert prior.lam.shape == (3,)
-        for k in range(3):
-            K = squared_exponential(inputs[k], torch.tensor(0.4, dtype=torch.float64))
-            check(prior, Expected(K, noise[k, j].item(), 1.0, 1.0), batch=k)
-
-
-def test_ensembles_have_one_prior_a_member() -> None:
-    torch.manual_seed(0)
-    model = EnsembleMapSaasSingleTaskGP(
-        WIDE, Y[:, :1], num_taus=3, input_transform=Normalize(2, bounds=BOUNDS)
-    )
-    fitted(model)
-    points = (WIDE - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
-    for training in (True, False):
-        model.train(training)
-        (prior,) = read_prior(model)
-        assert prior.lam.shape == (3,)
-        for k in range(3):
-            scale = model.covar_module.outputscale[k].item()
-            lengthscale = model.covar_module.base_kernel.lengthscale[k].detach()
-            expected = Expected(
-                scale * matern_five_halves(points, lengthscale),
-                model.likelihood.noise[k].item(),
-                scale,
-                STDVS[0],
+    assert_same(before, snapshot(model))
+    assert len(priors) == len(members[0])
+    shape = () if case.kind == "single" else (len(members),)
+    for prior, outputs in zip(priors, zip(*members, strict=True), strict=True):
+        assert prior.lam.shape == shape
+        for found, expected, tolerance in (
+            (prior.noise_variance, [output.new_noise for output in outputs], 1e-10),
+            (prior.lam, [output.lam for output in outputs], 1e-10),
+            (prior.standard_deviation, [output.standard_deviation for output in outputs], 1e-10),
+            (prior.information_gain, [output.information_gain for output in outputs], 1e-8),
+        ):
+            assert found.expand(shape).reshape(-1).tolist() == pytest.approx(
+                expected, rel=tolerance
             )
-            check(prior, expected, batch=k)
 
 
 def test_a_sum_of_stationary_kernels_has_their_total_variance() -> None:
@@ -301,7 +156,7 @@ def learned(model: Model) -> set[str]:
 
 
 def test_fixed_parameters_are_not_learned() -> None:
-    assert learned(bandit()[0]) == set()
+    assert learned(BanditGP(X, Y[:, :1], RBFKernel(), noise=0.25)) == set()
     assert (
         learned(BanditGP(X, Y[:, :1], RBFKernel(), input_transform=Normalize(2, bounds=BOUNDS)))
         == set()

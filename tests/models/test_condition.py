@@ -1,228 +1,113 @@
-"""Pseudo-observations against dense algebra, for each kind of model that takes them.
-
-The dense side knows hyperparameters and the statistics of the data, and nothing else:
-``outcome = shift + unit * transformed outcome``.
-"""
+"""Pseudo-observations against dense algebra, for each kind of model that takes them."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from acquisition.cases import MODELS, ModelCase, assert_same, rows, uniform
+from acquisition.dense import DenseGP
 from botorch.exceptions.errors import UnsupportedError
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, PairwiseGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from botorch.models.multitask import KroneckerMultiTaskGP
-from botorch.models.transforms import Normalize
-from gpytorch.kernels import MaternKernel, RBFKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.models import condition, hallucinate
-
-from .textbook import KernelFunction, double, matern, posterior, squared_exponential, uniform
+from botorch_bandits.models.reading import prior_variances_of_outputs
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
-
-LOW, HIGH = double([-5.0, 0.0]), double([10.0, 15.0])
-X, PENDING, POINTS = (LOW + (HIGH - LOW) * uniform(n, 2, seed=n) for n in (9, 3, 6))
+families = pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
 
 
-def unit_cube() -> Normalize:
-    return Normalize(2, bounds=torch.stack([LOW, HIGH]))
+def agrees(
+    case: ModelCase, model: Model, seen: Callable[[DenseGP, int, int], DenseGP], found: Model
+) -> bool:
+    """Whether moments are the dense ones, output by output of each member.
 
-
-def outcomes(inputs: Tensor) -> Tensor:
-    first = 3.0 + 2.0 * (0.3 * inputs[..., :1]).sin()
-    return torch.cat([first, 40.0 * (0.2 * inputs[..., 1:2]).cos()], dim=-1)
-
-
-Y = outcomes(X)
-
-
-@dataclass
-class Dense:
-    """One output of one member, by hand; ``noise`` and ``new_noise`` are in transformed units."""
-
-    kernel: KernelFunction
-    noise: Tensor
-    targets: Tensor  # raw
-    prior_mean: float = 0.0
-    shift: float = 0.0
-    unit: float = 1.0
-    inputs: Tensor = X
-    low: Tensor | float = LOW
-    width: Tensor | float = HIGH - LOW
-
-    def posterior(
-        self, points: Tensor, new_inputs: Tensor = X[:0], new_targets: Tensor = X[:0, 0]
-    ) -> tuple[Tensor, Tensor]:
-        """Mean and covariance in raw units, with further rows of the mean noise."""
-        rows = torch.cat([self.inputs, new_inputs])
-        targets = torch.cat([self.targets, new_targets])
-        levels = [self.noise.expand(len(self.inputs)), self.noise.mean().expand(len(new_inputs))]
-        mean, covariance = posterior(
-            self.kernel,
-            (rows - self.low) / self.width,
-            (targets - self.shift) / self.unit - self.prior_mean,
-            torch.cat(levels),
-            (points - self.low) / self.width,
-        )
-        return self.shift + self.unit * (self.prior_mean + mean), self.unit**2 * covariance
-
-    def hallucinated(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        return self.posterior(points, PENDING, self.posterior(PENDING)[0])
-
-
-def fitted(model: Any) -> Any:
-    return fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model)).model
-
-
-def single_task(columns: slice, levels: Tensor | None = None, **options: Any) -> Any:
-    """A model whose parameters are read, and its outputs by hand: Standardize, learned mean."""
-    targets = Y[:, columns]
-    transform = options.pop("input_transform", None) or unit_cube()
-    model = SingleTaskGP(X, targets, levels, input_transform=transform)
-    if options.pop("is_fitted", False):
-        fitted(model)
-    else:
-        model.covar_module.lengthscale = double([[0.3, 0.5]])
-    m = model.num_outputs
-    lengthscales = model.covar_module.lengthscale.detach().expand(m, 1, 2)
-    noise = model.likelihood.noise.detach().expand(m, -1)
-    means = model.mean_module.constant.detach().expand(m)
-    return model, [
-        Dense(
-            squared_exponential(lengthscales[j, 0]),
-            noise[j],
-            targets[:, j],
-            means[j].item(),
-            targets[:, j].mean().item(),
-            targets[:, j].std().item(),
-            **options,
-        )
-        for j in range(m)
+    ``seen`` is called with the output of a model as it was, its member and its place.
+    """
+    x = case.points(5, seed=3)
+    members = [
+        [seen(output, k, j) for j, output in enumerate(outputs)]
+        for k, outputs in enumerate(case.reference(model).members)
     ]
-
-
-def bandit(lengthscale: float, num_rows: int, **options: Any) -> tuple[Model, list[Dense]]:
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = double(lengthscale)
-    targets = Y[:num_rows, :1]
-    model = BanditGP(X[:num_rows], targets, kernel, noise=0.2, **options)
-    outputs = targets.unbind(-1)
-    known: dict[str, Any] = {} if options else {"low": 0.0, "width": 1.0}
-    known["inputs"] = X[:num_rows]
-    prior = matern(2.5, lengthscale)
-    return model, [Dense(prior, double(0.2), column, **known) for column in outputs]
-
-
-def model_list() -> tuple[Model, list[Dense]]:
-    names = ("learned", "given noise", "bandit")
-    parts = [build(name) for name in names]
-    return ModelListGP(*(model for model, _ in parts)), [o for _, dense in parts for o in dense]
-
-
-ONE, BOTH = slice(0, 1), slice(0, 2)
-FAMILIES: dict[str, Callable[[], tuple[Model, list[Dense]]]] = {
-    "learned": lambda: single_task(ONE, is_fitted=True),
-    "normalized by data": lambda: single_task(
-        ONE, input_transform=Normalize(2), low=X.amin(0), width=X.amax(0) - X.amin(0)
-    ),
-    "given noise": lambda: single_task(ONE, 0.05 + 0.1 * uniform(9, 1, seed=20)),
-    "two outputs": lambda: single_task(BOTH, is_fitted=True),
-    "two outputs with given noise": lambda: single_task(
-        BOTH, double([0.05, 8.0]) * (0.5 + uniform(9, 2, seed=21))
-    ),
-    "bandit": lambda: bandit(0.4, 9, input_transform=unit_cube()),
-    "bandit without data": lambda: bandit(3.0, 0),
-    "model list": model_list,
-}
-families = pytest.mark.parametrize("family", list(FAMILIES))
-
-
-@cache
-def _build(family: str) -> tuple[Model, list[Dense]]:
-    return FAMILIES[family]()
-
-
-def build(family: str) -> tuple[Model, list[Dense]]:
-    """A copy of the model, fitted once, and its outputs by hand."""
-    model, dense = _build(family)
-    return copy.deepcopy(model), dense
-
-
-def close(first: Tensor, second: Tensor, tolerance: float = 1e-8) -> bool:
-    scale = max(1.0, second.abs().max().item())
-    return torch.allclose(first, second, rtol=0, atol=tolerance * scale)
-
-
-def agrees(found: Any, expected: list[tuple[Tensor, Tensor]]) -> bool:
+    posterior = found.posterior(x)
+    moments = [posterior.mean, posterior.variance.sqrt()]
+    mean = np.stack([np.stack([o.posterior(x.numpy())[0] for o in m], -1) for m in members])
+    deviation = np.stack([np.stack([o.deviations(x.numpy()) for o in m], -1) for m in members])
     return all(
-        close(found.mean[..., j], mean) and close(found.variance[..., j], covariance.diagonal())
-        for j, (mean, covariance) in enumerate(expected)
+        np.allclose(one.detach().numpy().reshape(mean.shape), dense, rtol=tolerance, atol=tolerance)
+        for one, dense, tolerance in zip(moments, (mean, deviation), (1e-8, 1e-7), strict=True)
     )
+
+
+def imagined(case: ModelCase, model: Model) -> tuple[Tensor, Tensor]:
+    """Points, and outcomes of each member and output that no model expects."""
+    X = case.points(3, seed=4)
+    return X, 5.0 * uniform(*model.batch_shape, 3, model.num_outputs, seed=5) - 7.0
 
 
 # --- one model ------------------------------------------------------------------------------------
 
 
 @families
-def test_hallucination_keeps_the_mean_and_shrinks_the_variance(family: str) -> None:
-    model, dense = build(family)
-    before = model.posterior(POINTS)
-    assert agrees(before, [output.posterior(POINTS) for output in dense])
-    pending = hallucinate(model, PENDING)
-    assert type(pending) is type(model)
-    after = pending.posterior(POINTS)
-    assert close(after.mean, before.mean)
-    assert agrees(after, [output.hallucinated(POINTS) for output in dense])
-    # as if the outcomes were known: at the pending points little is left
-    at_pending = pending.posterior(PENDING).variance / model.posterior(PENDING).variance
-    assert (at_pending < 0.9).all()
-    points = POINTS[:2].clone().requires_grad_(True)
-    assert torch.autograd.gradcheck(lambda x: pending.posterior(x).variance, points, atol=1e-5)
+def test_hallucination_is_conditioning_on_the_mean(case: ModelCase) -> None:
+    model, pending = case.build(), case.points(3, seed=4)
+    found = hallucinate(model, pending)
+    assert type(found) is type(model)
+    assert agrees(case, model, lambda output, *_: output.hallucinate(pending.numpy()), found)
 
 
 @families
-def test_conditioning_is_adding_rows_at_once_or_in_turn(family: str) -> None:
-    model, dense = build(family)
-    imagined = outcomes(PENDING)[:, [0, 1, 0][: len(dense)]] - 7.0
-    expected = [o.posterior(POINTS, PENDING, imagined[:, j]) for j, o in enumerate(dense)]
-    assert agrees(condition(model, PENDING, imagined).posterior(POINTS), expected)
-    twice = condition(condition(model, PENDING[:1], imagined[:1]), PENDING[1:], imagined[1:])
-    assert agrees(twice.posterior(POINTS), expected)
+@pytest.mark.parametrize("units", ["none", "outcome", "prior"])
+def test_conditioning_is_adding_rows_at_once_or_in_turn(case: ModelCase, units: str) -> None:
+    model = case.build()
+    X, Y = imagined(case, model)
+    each = Y.reshape(-1, 3, model.num_outputs).numpy()
+    each = np.broadcast_to(each, (len(case.reference(model).members), *each.shape[1:]))
+    options: dict[str, Any] = {}
+    if units != "none":
+        scales = prior_variances_of_outputs(model) if units == "prior" else 1.0
+        options = {"extra_noise": 0.8 * scales}
+
+    def seen(output: DenseGP, member: int, place: int) -> DenseGP:
+        unit = {"none": 0.0, "outcome": 1.0, "prior": output.standard_deviation**2}[units]
+        return output.censor(X.numpy(), each[member, :, place], 0.8 * unit)
+
+    assert agrees(case, model, seen, condition(model, X, Y, **options))
+    if units == "none":  # a new row has the mean noise of the rows before
+        twice = condition(model, X[:1], Y[..., :1, :])
+        assert agrees(case, model, seen, condition(twice, X[1:], Y[..., 1:, :]))
 
 
 @families
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
-def test_the_users_model_is_left_as_it_was(family: str, training: bool) -> None:
-    model, _ = build(family)
-    untouched = copy.deepcopy(model).posterior(POINTS)
+def test_the_users_model_is_left_as_it_was(case: ModelCase, training: bool) -> None:
+    model = case.build()
     model.train(training)
-    state = copy.deepcopy(model.state_dict())
-    parts = model.models if isinstance(model, ModelListGP) else [model]
-    rows = [part.train_targets.shape[-1] for part in parts]
-    pending = hallucinate(model, PENDING)
+    before = copy.deepcopy(model.state_dict())
+    untouched = copy.deepcopy(model).posterior(case.points(5, seed=3))
+    pending = hallucinate(model, case.points(3, seed=4))
     # what happens to the new model is no matter of the old one either
     for parameter in pending.parameters():
         parameter.data.add_(1.0)
-    assert model.state_dict().keys() == state.keys()
-    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
-    assert [part.train_targets.shape[-1] for part in parts] == rows
-    after = model.posterior(POINTS)
+    assert_same(before, model.state_dict())
+    after = model.posterior(case.points(5, seed=3))
     assert torch.allclose(after.mean, untouched.mean, rtol=0, atol=1e-12)
     assert torch.allclose(after.variance, untouched.variance, rtol=0, atol=1e-12)
 
 
 # --- what is refused ------------------------------------------------------------------------------
+
+X, Y = rows()
+PENDING = uniform(3, 2, seed=3)
 
 
 def without_levels() -> Model:
