@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.textbook import double
 
 from botorch_bandits.checks import (
     check_double,
@@ -31,10 +32,6 @@ from botorch_bandits.checks import (
 
 NAN, INF = float("nan"), float("inf")
 exactly = settings(deadline=None, derandomize=True, max_examples=100)
-
-
-def double(values: Any) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_a_double_tensor_is_passed_through_as_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 from other_device import other_device
 from pairwise import by_day
 from torch import Tensor
@@ -99,7 +100,7 @@ def test_loops_choose_the_same_points(one: Combination) -> None:
 
 def test_fading_outcomes_have_their_own_weights_on_a_device() -> None:
     with other_device() as name:
-        box = Box(torch.tensor([[0.0], [1.0]], dtype=torch.float64).to(name), num_restarts=1)
+        box = Box(double([[0.0], [1.0]]).to(name), num_restarts=1)
         model = BanditGP.with_kernel(RBFKernel(), noise=0.04)
         rule = GPUpperConfidenceBound.with_options(width=2.0)
         loop = BanditLoop(box, model, rule, forgetting=ExponentialWeights(0.5))

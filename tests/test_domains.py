@@ -16,6 +16,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 from scipy.stats import chi2
 from torch import Tensor
 
@@ -35,10 +36,6 @@ from botorch_bandits import (
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 
 NAN, INF = float("nan"), float("inf")
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -318,7 +315,7 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
     [
         [(-5, 10), (0, 15)],
         ((-5.0, 10.0), (0.0, 15.0)),
-        [(np.float64(-5.0), torch.tensor(10.0, dtype=torch.float64)), (0.0, 15.0)],
+        [(np.float64(-5.0), double(10.0)), (0.0, 15.0)],
         [[-5.0, 0.0], [10.0, 15.0]],
         ([-5.0, 0.0], [10.0, 15.0]),
         np.array([[-5.0, 0.0], [10.0, 15.0]]),
@@ -557,8 +554,8 @@ class PeakAt(torch.nn.Module):
 
     def __init__(self, baseline: Tensor | None, unit: float = 1.0) -> None:
         super().__init__()
-        X = torch.tensor([[0.31, 0.62], [0.9, 0.1]], dtype=torch.float64)
-        Y = torch.tensor([[2.0], [0.0]], dtype=torch.float64)
+        X = double([[0.31, 0.62], [0.9, 0.1]])
+        Y = double([[2.0], [0.0]])
         self.model = SingleTaskGP(X, Y).eval()
         self.peak, self.unit, self.asked = X[0], unit, []
         self.X_pending = None

@@ -11,6 +11,7 @@ import pytest
 import torch
 from botorch.acquisition import PosteriorMean
 from gpytorch.kernels import MaternKernel
+from models.textbook import double
 from pairwise import by_day
 from scipy.optimize import linprog
 from torch import Tensor
@@ -97,7 +98,7 @@ def slack_by_hand(box: bb.Box, x: Tensor) -> float:
     found, sides = [math.inf], box.bounds[1] - box.bounds[0]
     for name in ("inequality_constraints", "equality_constraints"):
         for indices, coefficients, rhs in box.constraints.get(name, ()):
-            at, slopes = list(indices), torch.tensor(coefficients, dtype=DOUBLE)
+            at, slopes = list(indices), double(coefficients)
             left = float((slopes @ x[at] - rhs) / (slopes.abs() @ sides[at]))
             found.append(1e-7 - abs(left) if name.startswith("equality") else left)
     for function, _ in box.constraints.get("nonlinear_inequality_constraints", ()):
@@ -144,7 +145,7 @@ def test_parts_of_a_random_set_have_the_points_of_the_set(seed: int) -> None:
     """In a context, and with given values of some coordinates."""
     box = draw_set(seed)
     assert box.feasible is not None
-    context = torch.tensor([7.0, -3.0], dtype=DOUBLE)
+    context = double([7.0, -3.0])
     inside = box.in_context(context)
     X = inside.sample(10, torch.Generator().manual_seed(1))
     assert torch.equal(X[:, :2], context.expand(10, 2))
@@ -338,7 +339,7 @@ def test_names_in_a_space() -> None:
         with pytest.raises(ValueError, match=rf"is on '{name}', which has {what}"):
             bb.Space(space.parameters, inequality_constraints=[(["a", name], [1.0, 1.0], 0.0)])
     few = SETS["few points"]
-    best = few.maximize(Quadratic(torch.tensor([5.0, 1.2], dtype=DOUBLE), torch.ones(2)))[0]
+    best = few.maximize(Quadratic(double([5.0, 1.2]), torch.ones(2)))[0]
     assert best.tolist() == [4.0, 0.0]
 
 
@@ -352,7 +353,7 @@ def test_storages_name_functions() -> None:
 
 
 def test_a_function_on_choices_is_maximized_over_those_that_meet_the_constraints() -> None:
-    choices = torch.tensor([[0.9, 0.9], [0.1, 0.1], [0.2, 0.2], [2.0, 0.2]], dtype=DOUBLE)
+    choices = double([[0.9, 0.9], [0.1, 0.1], [0.2, 0.2], [2.0, 0.2]])
     acquisition = Quadratic(choices[0], torch.ones(2, dtype=DOUBLE))
     acquisition.choices = choices
     box = SETS["triangle"]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -27,7 +28,7 @@ from botorch_bandits.loop import (
 )
 from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
 
-CHOICES = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, 25)
 ARMS, BOX = Arms(CHOICES), Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
 LAM, LENGTHSCALE = 0.03, 0.15
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
@@ -42,7 +43,7 @@ every_kind = pytest.mark.parametrize("name", KINDS)
 
 def problem(noise_std: float = 0.1) -> ArmsProblem:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    kernel.lengthscale = double(LENGTHSCALE)
     return gp_draw_on_arms(kernel, CHOICES, seed=1, noise_std=noise_std)
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from gpytorch.kernels import MaternKernel
+from models.textbook import double, line
 
 from botorch_bandits import (
     AcquisitionRecipe,
@@ -35,7 +36,7 @@ from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import DesignGain, WaterFillingGain
 from botorch_bandits.penalties import Polynomial
 
-CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0.0, 1.0, 12)
 BOX = Box([[0.0], [1.0]])
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 
@@ -110,7 +111,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
         width=1.0, penalty=Exponential(2.0)
     ),
     "multipliers": lambda: LagrangianUpperConfidenceBound.with_options(
-        width=1.0, multipliers=torch.tensor([1.0, 2.0], dtype=torch.float64)
+        width=1.0, multipliers=double([1.0, 2.0])
     ),
     "a model": lambda: model(),
     "a restart": lambda: ChangePointRestart(
@@ -148,7 +149,7 @@ def test_recipes_of_other_content_differ() -> None:
 
 
 def lengthen(kernel: Any) -> None:
-    kernel.lengthscale = torch.tensor(5.0, dtype=torch.float64)
+    kernel.lengthscale = double(5.0)
 
 
 DETECTOR = {"ridge": 0.5, "threshold": PowerThreshold(0.05)}
@@ -165,7 +166,7 @@ CHANGES: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]]
     "options": (
         lambda: {
             "acquisition": ImprovedUpperConfidenceBound.with_options(
-                rkhs_bound=torch.tensor([2.0], dtype=torch.float64), noise_bound=0.1
+                rkhs_bound=double([2.0]), noise_bound=0.1
             )
         },
         lambda s: s["acquisition"].options["rkhs_bound"].zero_(),

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import History
@@ -33,10 +34,6 @@ queries = st.tuples(
 )
 outcomes = st.tuples(st.just("tell"), st.integers(0, 10), finite, finite, finite)
 calls = st.lists(st.one_of(queries, queries, outcomes), max_size=20)
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def inputs_to_avoid(history: History) -> Tensor:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-import torch
+from models.textbook import double
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -106,7 +106,7 @@ def test_points_without_names(kind: str) -> None:
     if kind == "arms":
         domain = Arms([[0.0, 1.0], [1.0, 3.0]])
     loop = BanditLoop(domain, None, RandomSearch(), context_dim=1)
-    contexts = torch.tensor([[0.5], [0.75]], dtype=torch.float64)
+    contexts = double([[0.5], [0.75]])
     run(loop, lambda x: 1.0, 2, contexts=contexts, progress=False)
     study = to_optuna(loop.history) if kind == "unknown" else to_optuna(loop.history, domain)
     trial, query = study.trials[1], loop.history.queries[1]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line, normal, uniform
 from torch import Tensor
 
 from benchmarks.peak_memory import kept_bytes
@@ -24,7 +25,7 @@ from botorch_bandits.core.posterior import FIRST_ROOM, Posterior
 from botorch_bandits.core.priors import Prior, Stack
 from botorch_bandits.core.rows import Rows
 
-CHOICES = torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, 60)
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.1)
 BOUNDS = {"rkhs_bound": 20.0, "noise_bound": 0.1}
 
@@ -39,7 +40,7 @@ def play(loop: BanditLoop, num_rounds: int, noise: Tensor) -> None:
 @pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
 def test_what_plays_arms_keeps_little_more_than_the_outcomes(cls: Any) -> None:
     loop = Policy(MODEL, cls.with_options(**BOUNDS)).loop(Arms(CHOICES), seed=0)
-    noise = 0.1 * torch.randn(1500, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    noise = 0.1 * normal(1500, seed=0)
     play(loop, 500, noise)
     player = loop._chooser._arms.player
     early = kept_bytes(player)
@@ -60,7 +61,7 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Posterior, "factorize", counting)
     kernel = torch.exp(-((CHOICES - CHOICES.T) ** 2) / 0.02)
-    lam = torch.tensor([0.01], dtype=torch.float64)
+    lam = double([0.01])
     conditioner = Conditioner(Posterior(Stack([Prior.from_matrix(kernel)]), lam))
     arms = torch.randint(20, (3000,), generator=torch.Generator().manual_seed(1))
     rows = Rows(arms, torch.full((3000, 1), 0.5).double(), torch.ones(3000).double())
@@ -97,7 +98,7 @@ def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
 
 def test_model_on_a_box_keeps_half_a_square() -> None:
     """The factor is triangular: about n^2 / 2 numbers, and the same after each append."""
-    X = torch.rand(700, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    X = uniform(700, 2, seed=2)
     Y = torch.sin(5 * X[:, :1])
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.3)
     model = recipe(X[:20], Y[:20])

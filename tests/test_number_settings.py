@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
+from models.textbook import double, line
 
 import botorch_bandits
 from botorch_bandits import (
@@ -83,7 +84,7 @@ FLOAT_KINDS: dict[str, Callable[[float], Any]] = {
     "float": float,
     "integer": int,
     "fraction": Fraction,
-    "tensor": lambda value: torch.tensor(value, dtype=torch.float64),
+    "tensor": lambda value: double(value),
     "integer tensor": lambda value: torch.tensor(int(value)),
     "numpy float": np.float64,
     "numpy integer": lambda value: np.int64(int(value)),
@@ -94,7 +95,7 @@ INTEGER_KINDS: dict[str, Callable[[int], Any]] = {
     "numpy integer": np.int64,
 }
 NUM_ARMS = 5
-CHOICES = torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0.0, 1.0, NUM_ARMS)
 ARMS = Arms(CHOICES)
 KERNEL = RBFKernel().double()
 GAIN = WaterFillingGain(torch.eye(NUM_ARMS, dtype=torch.float64), lam=0.5)
@@ -369,7 +370,7 @@ def test_numbers_of_every_public_acquisition_function_are_known() -> None:
 
 
 def test_one_number_an_output_is_converted_too() -> None:
-    bounds = (Fraction(1, 2), torch.tensor(2.0, dtype=torch.float64))
+    bounds = (Fraction(1, 2), double(2.0))
     recipe = LagrangianUpperConfidenceBound.with_options(rkhs_bound=bounds, noise_bound=0.1)
     assert recipe.options["rkhs_bound"] == (0.5, 2.0)
     assert [type(value) for value in recipe.options["rkhs_bound"]] == [float, float]

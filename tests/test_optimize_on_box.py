@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
+from models.textbook import double, uniform
 
 from botorch_bandits import BanditGP, Box, GPUpperConfidenceBound
 from botorch_bandits.optim import minimize_on_unit_cube
@@ -40,12 +40,12 @@ def test_restarts_on_one_hill_are_left_and_the_minimum_is_found() -> None:
 
 @pytest.mark.parametrize("dim", [21, 40])
 def test_in_many_dimensions_the_optimum_is_botorchs(dim: int) -> None:
-    points = torch.rand(30, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    points = uniform(30, dim, seed=5)
     kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = torch.tensor(0.3 * dim**0.5, dtype=torch.float64)
+    kernel.lengthscale = double(0.3 * dim**0.5)
     model = BanditGP(points, points.sin().sum(-1, keepdim=True), kernel=kernel, noise=0.01)
     acqf = GPUpperConfidenceBound(model, width=2.0)
-    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+    bounds = double([[0.0] * dim, [1.0] * dim])
     _, value = Box(bounds, **EFFORT).maximize(acqf, seed=1)
     with seeded_globally(1):
         _, ordinary = optimize_acqf(acqf, bounds, 1, **EFFORT)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import Exponential
 from botorch_bandits.penalties import (
@@ -15,7 +16,7 @@ from botorch_bandits.penalties import (
     check_penalty_properties,
 )
 
-X = torch.tensor([-3.0, -1e-12, 0.0, 1e-9, 0.2, 1.0, 2.5], dtype=torch.float64)
+X = double([-3.0, -1e-12, 0.0, 1e-9, 0.2, 1.0, 2.5])
 PENALTIES = [
     (Polynomial(c=0.7, n=1.0), lambda x: 0.7 * x + 1.0),
     (Polynomial(c=2.0, n=2.5), lambda x: (2.0 * x + 1.0) ** 2.5),
@@ -54,7 +55,7 @@ def test_linear_penalty_is_the_constraint_itself():
 
 
 def test_logarithms_do_not_overflow():
-    far = torch.tensor([1e6], dtype=torch.float64)
+    far = double([1e6])
     assert Exponential(c=2.0).log_value(far).item() == 2e6
     assert math.isclose(Polynomial(1.0, 90.0).log_value(far).item(), 90.0 * math.log1p(1e6))
     assert Exponential(c=2.0).value(far).isinf().all()
@@ -66,7 +67,7 @@ def test_custom_penalty_is_used_as_given():
     )
     torch.testing.assert_close(penalty.value(X), Exponential(1.0).value(X))
     torch.testing.assert_close(penalty.excess(X), Exponential(1.0).excess(X))
-    assert penalty.log_value(torch.tensor([900.0], dtype=torch.float64)).item() == 900.0
+    assert penalty.log_value(double([900.0])).item() == 900.0
     bare = CustomPenalty(lambda x: (1.0 + x.clamp_min(0.0)) ** 2)
     torch.testing.assert_close(bare.log_value(X), Polynomial(1.0, 2.0).log_value(X))
 

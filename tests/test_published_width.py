@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line
 
 from botorch_bandits import (
     Arms,
@@ -29,8 +30,8 @@ from botorch_bandits.confidence import CensoredWidth
 
 LENGTHSCALE, NOISE, MINIMUM, BOUND, M = 0.2, 0.05, -1.0, 1.4, 4
 VARIANCES = (0.3, 1.0, 2.7)
-CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
-X = torch.tensor([[0.05], [0.3], [0.5], [0.75], [0.9]], dtype=torch.float64)
+CHOICES = line(0, 1, 12)
+X = double([[0.05], [0.3], [0.5], [0.75], [0.9]])
 REWARDS = (0.4, None, -0.6, None, None)
 """None: censored."""
 UCB = GPUpperConfidenceBound.with_options(width=1.0)
@@ -39,8 +40,8 @@ TS = GPThompsonSampling.with_options(width=1.0)
 
 def kernel(variance: float) -> ScaleKernel:
     scaled = ScaleKernel(RBFKernel()).double()
-    scaled.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
-    scaled.outputscale = torch.tensor(variance, dtype=torch.float64)
+    scaled.base_kernel.lengthscale = double(LENGTHSCALE)
+    scaled.outputscale = double(variance)
     return scaled
 
 

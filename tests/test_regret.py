@@ -6,6 +6,7 @@ import pytest
 import torch
 from botorch.test_functions import PressureVessel
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -27,7 +28,7 @@ from botorch_bandits.problems import (
     SwitchingProblem,
 )
 
-CHOICES = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, 11)
 VALUES = torch.sin(6 * CHOICES).squeeze(-1)
 
 
@@ -173,7 +174,7 @@ class TestConstraints:
         environment = SwitchingProblem([reward], [], constraints=[switching])
         result = run(self.loop(1), environment, 6, progress=False)
         index = [int((q.x == CHOICES).all(-1).nonzero()) for q in result.history.queries]
-        sign = torch.tensor([1.0, 1.0, 1.0, -2.0, -2.0, -2.0], dtype=torch.float64)
+        sign = double([1.0, 1.0, 1.0, -2.0, -2.0, -2.0])
         expected = (sign * self.TABLE[index, 0]).unsqueeze(-1)
         assert torch.equal(result.constraint_values, expected)
         assert torch.equal(result.constraints, expected)

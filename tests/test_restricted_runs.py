@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -23,7 +24,7 @@ from botorch_bandits.problems import (
     gp_draw_on_arms,
 )
 
-CHOICES = torch.linspace(0.0, 1.0, 30, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0.0, 1.0, 30)
 
 
 def sets(round_number: int) -> Mapping[str, Any] | None:
@@ -45,7 +46,7 @@ def best_of_each(loop: BanditLoop, values: Tensor) -> Tensor:
         there = sets(query.round_number)
         left = range(30) if there is None else set(there["available"].tolist()) - {0}
         best.append(max(float(row[j]) for j in left))
-    return torch.tensor(best, dtype=torch.float64)
+    return double(best)
 
 
 @pytest.mark.parametrize("num_parts", [1, 2])
@@ -95,7 +96,7 @@ def test_regret_is_not_known_where_only_coordinates_are_given() -> None:
     result = run(loop, problem, 2, restriction=lambda t: {"fixed": {0: 1.0}}, progress=False)
     with pytest.raises(ValueError, match="restricted other than"):
         _ = result.regret
-    points = torch.tensor([[0.0, 5.0], [3.0, 2.5], [9.0, 14.0]], dtype=torch.float64)
+    points = double([[0.0, 5.0], [3.0, 2.5], [9.0, 14.0]])
     listed = run(loop, problem, 3, restriction=lambda t: {"available": points}, progress=False)
     best = problem(points, noise=False).max()
     assert torch.allclose(listed.regret, best - listed.values)  # type: ignore[operator]

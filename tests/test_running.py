@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import (
@@ -258,7 +259,7 @@ def test_contexts_constraints_and_pending_queries_reach_the_function() -> None:
     def evaluate(x: Tensor) -> tuple[float, list[float]]:
         return float(x[0]), [float(x[1]), 0.0]
 
-    contexts = lambda t: torch.tensor([float(t)], dtype=torch.float64)  # noqa: E731
+    contexts = lambda t: double([float(t)])  # noqa: E731
     seen: list[Any] = []
     note = lambda query, event: seen.append(query.id)  # noqa: E731
     play(loop, evaluate, 5, workers=3, contexts=contexts, callbacks=(note,))

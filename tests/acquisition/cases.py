@@ -36,6 +36,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
+from models.textbook import double, uniform
 from scipy.special import log_ndtr
 from torch import Tensor
 
@@ -64,15 +65,6 @@ from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
 SEED = 5
 RKHS_BOUND, NOISE_BOUND, DELTA, NUM_ARMS = 2.0, 0.1, 0.1, 50
 OUTCOME_BOUND = 7.0
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def uniform(*shape: int, seed: int) -> Tensor:
-    stream = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=stream)
 
 
 class OwnGP(ExactGP, GPyTorchModel):

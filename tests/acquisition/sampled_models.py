@@ -26,6 +26,7 @@ from botorch.models.fully_bayesian import (
 )
 from botorch.models.fully_bayesian_multitask import SaasFullyBayesianMultiTaskGP
 from botorch.models.transforms import Normalize, Standardize
+from models.textbook import double
 from torch import Tensor
 
 from .cases import rows
@@ -92,7 +93,7 @@ def with_samples(name: str, samples: dict[str, Tensor]) -> Any:
 
 def committed(name: str) -> dict[str, Tensor]:
     saved = json.loads(SAMPLES.read_text(encoding="utf-8"))[name]
-    return {key: torch.tensor(values, dtype=torch.float64) for key, values in saved.items()}
+    return {key: double(values) for key, values in saved.items()}
 
 
 def sampled(name: str) -> Any:

@@ -122,13 +122,13 @@ def test_arguments_by_position_and_values_are_those_of_botorch(
     margin = 0.01 if ours is LogProbabilityOfImprovement else 0.0
     incumbent = 0.3 + (margin if maximize else -margin)
     # BoTorch rounds a plain number to float32
-    known = torch.tensor(incumbent, dtype=torch.float64)
+    known = double(incumbent)
     expected = theirs(model, known, None, maximize)(x.unsqueeze(-2))
     assert bool((expected < 0.0).any())  # logarithms
     acqf = ours(model, 0.3, None, maximize)
     assert isinstance(acqf, theirs)
     assert torch.allclose(acqf(x.unsqueeze(-2)), expected, rtol=0.0, atol=1e-10)
-    tensor = ours(model, torch.tensor(0.3, dtype=torch.float64), None, maximize)
+    tensor = ours(model, double(0.3), None, maximize)
     assert torch.equal(acqf(x.unsqueeze(-2)), tensor(x.unsqueeze(-2)))
 
 

@@ -13,7 +13,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
-from models.textbook import double, matern, posterior, uniform
+from models.textbook import double, line, matern, normal, posterior, uniform
 from torch import Tensor
 
 from botorch_bandits import (
@@ -231,7 +231,7 @@ def test_a_list_that_outcomes_chose_is_not_said_to_be_fixed_before_them(num_skip
 
 def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
     X = torch.zeros(40, 1).double()
-    noise = torch.randn(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    noise = normal(40, 1, seed=0)
     priors = [*candidate_grid([0.2], [1e-4]), *candidate_grid([0.2], [1.0], [1e4])]
     # first as calm as one of them wants, then as loud as neither does
     Y = torch.cat([1e-2 * noise[:20], 3.0 * noise[20:]])
@@ -403,7 +403,7 @@ def reward_of(x: Tensor) -> float:
 
 @pytest.mark.parametrize("form", ["survivors", "mixture", "draws"])
 def test_loop_on_arms_plays_what_the_acquisition_function_says(form: str) -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    choices = line(0.0, 1.0, 12)
     acquisition: Any = (
         CandidatesThompsonSampling.with_options()
         if form == "draws"
@@ -439,7 +439,7 @@ def test_loop_on_arms_plays_what_the_acquisition_function_says(form: str) -> Non
 
 
 def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
-    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    choices = line(0.0, 1.0, 12)
     loop = BanditLoop(
         domain=Arms(choices),
         model=recipe(),

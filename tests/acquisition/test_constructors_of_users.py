@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from botorch.models import ModelListGP, SingleTaskGP
+from models.textbook import line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -20,7 +20,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition.base import BanditAcquisition
 
-X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+X = line(0.0, 1.0, 6)
 POINTS = X[:3].unsqueeze(1)
 
 

@@ -12,6 +12,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -23,7 +24,7 @@ from botorch_bandits.confidence import UnreadablePriorError
 from botorch_bandits.models.reading import PendingModel
 
 LENGTHSCALE, LAM = 0.2, 0.01
-GRID = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
+GRID = line(0, 1, 25)
 
 
 def kernel(a: Tensor, b: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
 
 
-OWN_NOISE = torch.linspace(0.004, 0.05, 9, dtype=torch.float64).unsqueeze(-1)
+OWN_NOISE = line(0.004, 0.05, 9)
 
 
 def single(X: Tensor, Y: Tensor, noise: Tensor) -> SingleTaskGP:
@@ -87,7 +88,7 @@ def test_pending_points_shrink_deviations_as_in_the_model(
     X, Y = data
     models = {"plain": [fixed_model(X, Y)], "noise of rows": [single(X, Y, OWN_NOISE)]}
     models["outputs"] = [fixed_model(X, Y), single(X[:5], -Y[:5], OWN_NOISE[:5].flip(0))]
-    weights = torch.tensor([1.0, -0.5], dtype=torch.float64)[: len(models[kind])]
+    weights = double([1.0, -0.5])[: len(models[kind])]
     whole = models[kind][0] if kind != "outputs" else ModelListGP(*models[kind])
     options: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": noise_bound, "units": "prior"}
     options["delta"] = 0.1 * len(weights)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
+from models.textbook import uniform
 from pairwise import by_day
 
 from acquisition.dense import matern_five_halves, ridge_bounds, squared_exponential
@@ -26,7 +26,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.core import ridges
 
-CHOICES = torch.rand(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+CHOICES = uniform(60, 1, seed=3)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]])}
 FORGETTING: dict[str, Any] = {
     "all is kept": None,

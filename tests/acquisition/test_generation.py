@@ -15,6 +15,7 @@ from botorch.generation import gen_candidates_scipy
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.optim.initializers import gen_batch_initial_conditions
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import (
@@ -52,8 +53,8 @@ def gp(
     Y = Y + 0.1 * (uniform(num_rows, 1, seed=seed + 1000) - 0.5)
     base = RBFKernel() if nu == math.inf else MaternKernel(nu=nu)
     kernel = ScaleKernel(base.double()).double()
-    kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    kernel.outputscale = torch.tensor(1.5, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    kernel.outputscale = double(1.5)
     return BanditGP(X, Y, kernel=kernel, noise=noise)
 
 
@@ -205,7 +206,7 @@ def test_optimum_is_never_worse(nu: float, num_rows: int, dim: int, width: float
 def test_tolerances_follow_the_scale_of_the_outcomes(outcome_scale: float) -> None:
     model = gp(30)
     kernel = ScaleKernel(model.covar_module.base_kernel).double()
-    kernel.outputscale = torch.tensor(1.5 * outcome_scale**2, dtype=torch.float64)
+    kernel.outputscale = double(1.5 * outcome_scale**2)
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
     noise = max(0.01 * outcome_scale**2, 1e-9)
     acqf = ucb(BanditGP(X, outcome_scale * Y, kernel=kernel, noise=noise))
@@ -218,7 +219,7 @@ def test_tolerances_follow_the_scale_of_the_outcomes(outcome_scale: float) -> No
 
 
 def test_candidates_lie_in_the_box_to_the_last_bit_and_reach_its_corners() -> None:
-    bounds = torch.tensor([[0.1, -0.7], [0.3, 0.1]], dtype=torch.float64)  # sides are rounded
+    bounds = double([[0.1, -0.7], [0.3, 0.1]])  # sides are rounded
     model = BanditGP(bounds.mean(0, True), bounds[:1, :1], RBFKernel())
     X, *_ = both(ucb(model, width=5.0), bounds)
     assert inside(X, bounds)

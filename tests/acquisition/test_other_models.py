@@ -28,6 +28,7 @@ from botorch.models import (
 )
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize, Standardize
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import (
@@ -50,7 +51,7 @@ from .cases import OwnGP, Waves, rows, uniform
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "compatibility_models.md"
 
 X, Y = rows(8)
-WEIGHTS = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64))
+WEIGHTS = ScalarizedPosteriorTransform(double([1.0, -0.5]))
 
 
 def standardized() -> SingleTaskGP:

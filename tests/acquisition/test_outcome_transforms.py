@@ -26,6 +26,7 @@ from botorch.models import (
 from botorch.models.transforms import Log, Power, Standardize
 from botorch.models.transforms.input import InputPerturbation
 from botorch.models.transforms.outcome import Bilog, ChainedOutcomeTransform, OutcomeTransform
+from models.textbook import double
 from pairwise import pairwise
 from torch import Tensor
 
@@ -34,13 +35,10 @@ from botorch_bandits.acquisition import BanditAcquisition
 
 from .dense import DenseGP, squared_exponential
 
-X = torch.tensor(
-    [[0.05, 0.3], [0.2, 0.9], [0.45, 0.1], [0.6, 0.65], [0.8, 0.35], [0.95, 0.8]],
-    dtype=torch.float64,
-)
+X = double([[0.05, 0.3], [0.2, 0.9], [0.45, 0.1], [0.6, 0.65], [0.8, 0.35], [0.95, 0.8]])
 Y = 2.0 + (3.0 * X[:, :1]).sin() + X[:, 1:].square()
-POINTS = torch.tensor([[0.15, 0.15], [0.5, 0.5], [0.7, 0.05]], dtype=torch.float64)
-PENDING = torch.tensor([[0.3, 0.55], [0.75, 0.9]], dtype=torch.float64)
+POINTS = double([[0.15, 0.15], [0.5, 0.5], [0.7, 0.05]])
+PENDING = double([[0.3, 0.55], [0.75, 0.9]])
 NOISE, LENGTHSCALE = 0.02, 0.4
 WIDTH = 1.5
 
@@ -90,8 +88,8 @@ REMEDY = "Use Standardize or no outcome transform"
 def model_of(name: str, Y: Tensor = Y, **options: Any) -> SingleTaskGP:
     model = SingleTaskGP(X, Y, outcome_transform=TRANSFORMS[name](), **options)
     model.covar_module.lengthscale = torch.full((2,), LENGTHSCALE, dtype=torch.float64)
-    model.likelihood.noise = torch.tensor([NOISE], dtype=torch.float64)
-    model.mean_module.constant = torch.tensor(0.25, dtype=torch.float64)
+    model.likelihood.noise = double([NOISE])
+    model.mean_module.constant = double(0.25)
     return model
 
 
@@ -217,7 +215,7 @@ def test_tensors_as_outcomes_are_refused(cls: str) -> None:
 @pytest.mark.parametrize("cls", CLASSES)
 def test_a_kronecker_model_takes_no_posterior_transform(cls: str) -> None:
     model = KroneckerMultiTaskGP(X, torch.cat([Y, -Y], -1))
-    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64))
+    weights = ScalarizedPosteriorTransform(double([1.0, -0.5]))
     options, _ = CLASSES[cls]
     with pytest.raises(UnsupportedError, match=r"Kronecker.*Use MultiTaskGP"):
         getattr(acquisition, cls)(model, posterior_transform=weights, **options)
@@ -253,7 +251,7 @@ def test_a_variational_model_works_or_says_what_is_missing(cls: str) -> None:
 
 # --- inputs that are perturbed ----------------------------------------------------------------
 
-PERTURBATIONS = torch.tensor([[0.0, 0.0], [0.05, 0.0], [0.0, -0.08]], dtype=torch.float64)
+PERTURBATIONS = double([[0.0, 0.0], [0.05, 0.0], [0.0, -0.08]])
 # BoTorch rounds its default weights to float32
 EXPECTED = ExpectationPosteriorTransform(3, torch.ones(3, 1, dtype=torch.float64))
 

@@ -9,6 +9,7 @@ import torch
 from botorch.models import MultiTaskGP
 from botorch.utils.testing import MockModel, MockPosterior
 from gpytorch.kernels import RBFKernel
+from models.textbook import line
 
 from botorch_bandits import (
     Arms,
@@ -18,7 +19,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
 )
 
-X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
+X = line(0.0, 1.0, 9)
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gp": (GPUpperConfidenceBound, {"num_arms": 9}),
     "improved": (ImprovedUpperConfidenceBound, {"rkhs_bound": 1.0, "noise_bound": 0.1}),

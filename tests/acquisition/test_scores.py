@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 
 from botorch_bandits import (
     Arms,
@@ -34,7 +35,7 @@ def replicates_after(rounds: int, recipe: object) -> Replicates:
     replicates = player_of(MODEL, recipe, ARMS, range(3))  # type: ignore[arg-type]
     assert isinstance(replicates, Replicates)
     for t in range(rounds):
-        outcomes = torch.tensor([0.2 * t, -0.1, 1.0], dtype=torch.float64)
+        outcomes = double([0.2 * t, -0.1, 1.0])
         replicates.observe(torch.tensor([t % 7, 2, (3 * t) % 7]), outcomes)
     return replicates
 
@@ -74,7 +75,7 @@ def test_dmm_has_the_same_bounds_as_drop_in_and_on_arms(
     together = replicates_after(6, recipe).look(7)
     for b in range(3):
         played = [[t % 7, 2, (3 * t) % 7][b] for t in range(6)]
-        outcomes = torch.tensor([[0.2 * t, -0.1, 1.0][b] for t in range(6)], dtype=torch.float64)
+        outcomes = double([[0.2 * t, -0.1, 1.0][b] for t in range(6)])
         model = BanditGP(X[played], outcomes.unsqueeze(-1), kernel=RBFKernel(), noise=0.05)
         waiting = None if pending is None else X[pending[b]]
         acqf = DMMUpperConfidenceBound(model, **options, X_pending=waiting)

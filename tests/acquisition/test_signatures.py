@@ -11,6 +11,7 @@ from botorch import acquisition as stock
 from botorch.acquisition.analytic import LogProbabilityOfImprovement, PosteriorStandardDeviation
 from botorch.models import ModelListGP, SingleTaskGP
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 
 import botorch_bandits
 from botorch_bandits import (
@@ -125,7 +126,7 @@ def test_a_loop_under_constraints_maximizes() -> None:
 def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
     X, Y = rows()
     batch = SingleTaskGP(torch.stack([X, X]), torch.stack([Y[:, :1], Y[:, 1:]]))
-    beta = torch.tensor([1.0, 4.0], dtype=torch.float64)
+    beta = double([1.0, 4.0])
     ours = GPUpperConfidenceBound(batch, beta)
     grid = POINTS.unsqueeze(-3)
     for member in range(2):
@@ -138,7 +139,7 @@ def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
     with pytest.raises(ValueError, match=r"beta has 3 entries.*batch"):
         GPUpperConfidenceBound(batch, torch.ones(3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"beta.*-1"):
-        GPUpperConfidenceBound(batch, torch.tensor([1.0, -1.0], dtype=torch.float64))
+        GPUpperConfidenceBound(batch, double([1.0, -1.0]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -111,12 +112,8 @@ def history_of(seed: int, has_context: bool, maximize: bool) -> tuple[History, n
     history = History(1, 1 if has_context else 0, maximize=maximize)
     table = np.stack([GRID[random.integers(7, size=12)], random.random(12), random.random(12)])
     for i, (x, z, y) in enumerate(table.T):
-        context = torch.tensor([z], dtype=torch.float64) if has_context else None
-        history.record(
-            history.new_query(
-                torch.tensor([x], dtype=torch.float64), "acquisition", float(i), context
-            )
-        )
+        context = double([z]) if has_context else None
+        history.record(history.new_query(double([x]), "acquisition", float(i), context))
         if i not in (7, 10):
             history.record(history.new_outcome(i, y, float(i)))
     return history, table
@@ -146,7 +143,7 @@ def test_without_further_draws_the_challenger_is_that_of_t3c(name: str) -> None:
     pending = {"pending": settings.pop("pending")} if "pending" in settings else {}
     takes_pending = not (pending or "feedback" in settings)
     has_context, minimizes = "context_dim" in settings, "maximize" in settings
-    now = {"context": torch.tensor([0.5], dtype=torch.float64)} if has_context else {}
+    now = {"context": double([0.5])} if has_context else {}
     noise = np.full(12, NOISE)
     if name == "weights":
         noise = NOISE / 0.8 ** (11.0 - np.arange(12.0))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 from botorch.models import ModelListGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line
 
 from botorch_bandits import (
     Arms,
@@ -23,7 +23,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import CensoredWidth
 
-X = torch.linspace(0.0, 1.0, 7, dtype=torch.float64).unsqueeze(-1)
+X = line(0.0, 1.0, 7)
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "any_lambda": True}
 CENSORED: dict[str, Any] = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.0}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 def model(name: str) -> Any:
     kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(4.0, dtype=torch.float64)
+    kernel.outputscale = double(4.0)
     one = BanditGP(X[:4], X[:4].sin(), kernel, noise=0.2)
     return ModelListGP(one, one) if name.startswith("lagrangian") else one
 

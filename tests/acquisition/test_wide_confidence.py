@@ -11,6 +11,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, uniform
 from torch import Tensor
 
 from botorch_bandits import (
@@ -25,8 +26,8 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import WideConfidenceWarning, upper_confidence_bound
 
-SQUARE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-X = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+SQUARE = double([[0.0, 0.0], [1.0, 1.0]])
+X = uniform(60, 2, seed=0)
 Y = (6.0 * X[:, :1]).sin() + X[:, 1:]
 
 
@@ -38,7 +39,7 @@ def _nothing_told() -> None:
 def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
     """A model whose parameters are free, as a fitted one's are."""
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.lengthscale = double(lengthscale)
     return SingleTaskGP(
         X[:num_rows],
         Y[:num_rows],
@@ -50,7 +51,7 @@ def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
 
 def build_model(X: Tensor, Y: Tensor) -> SingleTaskGP:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
+    kernel.lengthscale = double(0.2)
     return SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=Standardize(1)).eval()
 
 
@@ -74,7 +75,7 @@ def test_the_reason_has_a_remedy() -> None:
 def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
     wide = model(20)
     assert told(lambda: GPUpperConfidenceBound(wide, width=30.0))
-    grid = torch.rand(4000, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    grid = uniform(4000, 1, 2, seed=1)
     with torch.no_grad():
         posterior = wide.posterior(grid)
         deviation = posterior.variance.sqrt().reshape(-1)
@@ -104,7 +105,7 @@ def test_draws_and_censored_bounds_are_looked_at_too() -> None:
     options = {"minimum": -2.0, "outcome_bound": 5.0, "rkhs_bound": 20.0, "noise_bound": 0.1}
     assert told(lambda: CensoredUpperConfidenceBound(model(20), **options, X_pending=X[40:42]))
     weighted = ModelListGP(model(20), model(20))
-    first = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    first = ScalarizedPosteriorTransform(double([1.0, 0.0]))
     assert told(
         lambda: ImprovedUpperConfidenceBound(weighted, width=30.0, posterior_transform=first)
     )

@@ -12,6 +12,7 @@ import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line, uniform
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
@@ -31,7 +32,7 @@ from botorch_bandits import (
 )
 
 N, DIM, NOISE, LENGTHSCALE, DELTA = 9, 2, 0.04, 0.4, 0.1
-X = torch.rand(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+X = uniform(N, DIM, seed=0)
 Y = torch.sin(5.0 * X[:, :1]) + X[:, 1:]
 LEFT_OUT = {
     "rkhs_bound": "rkhs_bound was not given; the default, 1 prior standard deviation, is not "
@@ -55,7 +56,7 @@ NEEDED_WITH_DELAYS = "rkhs_bound=, noise_bound= and outcome_bound="
 def model(factor: float = 1.0) -> SingleTaskGP:
     """A model with parameters that this file knows, in outcome units times ``factor``."""
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    kernel.lengthscale = double(LENGTHSCALE)
     single = SingleTaskGP(
         X,
         factor * Y,
@@ -63,7 +64,7 @@ def model(factor: float = 1.0) -> SingleTaskGP:
         input_transform=Normalize(DIM, bounds=torch.tensor([[0.0] * DIM, [1.0] * DIM]).double()),
         outcome_transform=Standardize(1),
     )
-    single.likelihood.noise = torch.tensor(NOISE, dtype=torch.float64)
+    single.likelihood.noise = double(NOISE)
     return single.eval()
 
 
@@ -194,9 +195,9 @@ def test_one_bound_alone_in_raw_units_is_a_mistake(cls: Any, given: str) -> None
 
 def test_dmm_and_amm_take_multiples_of_the_prior_standard_deviation() -> None:
     kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(2500.0, dtype=torch.float64)
+    kernel.outputscale = double(2500.0)
     scaled = BanditGP(X, 50.0 * Y, kernel, noise=NOISE * 2500.0)
-    points = torch.rand(5, 1, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    points = uniform(5, 1, DIM, seed=1)
     for cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound):
         relative = cls(scaled, rkhs_bound=4.0, noise_bound=0.2, units="prior")
         raw = cls(scaled, rkhs_bound=200.0, noise_bound=10.0)
@@ -217,7 +218,7 @@ def test_dmm_and_amm_take_multiples_of_the_prior_standard_deviation() -> None:
     ],
 )
 def test_censored_loops_need_no_bounds(cls: Any, domain: str, outcome_bound: float | None) -> None:
-    grid = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+    grid = line(0.0, 1.0, 15)
     where = Box([[0.0], [1.0]], num_restarts=1, raw_samples=16) if domain == "box" else Arms(grid)
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
     feedback = Censored(minimum=0.0, outcome_bound=outcome_bound, max_delay=3)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from gpytorch.kernels import MaternKernel
+from models.textbook import line
 
 from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound
 
-GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
+GRID = Arms(line(0.0, 5.0, 40))
 PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
 UCB = GPUpperConfidenceBound.with_options(width=2.0)
 

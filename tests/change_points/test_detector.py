@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double
 
 from botorch_bandits import Arms, Box, ChangePointDetector
 from botorch_bandits.change_points import PowerThreshold, half_samples
@@ -119,7 +120,7 @@ def test_prior_variance_and_mean_are_units():
     arms, y = on_arms(50, seed=4)
     plain = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=1.0)
     scaled = ScaleKernel(MaternKernel(nu=2.5)).double()
-    scaled.outputscale = torch.tensor(4.0, dtype=torch.float64)
+    scaled.outputscale = double(4.0)
     other = ChangePointDetector(scaled, prior_mean=7.0, lengthscale=1.0)
     a = plain.on(LINE).test(arms, y)
     b = other.on(LINE).test(arms, 2.0 * y + 7.0)
@@ -142,7 +143,7 @@ def test_prior_variance_and_mean_are_units():
 )
 def test_ridge_schedule(kernel, smoothness, dim, power):
     detector = ChangePointDetector(kernel, ridge=0.4, smoothness=smoothness)
-    n = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)
+    n = double([1.0, 10.0, 100.0])
     torch.testing.assert_close(detector.ridges(n, dim), 0.4 * n**power)
 
 
@@ -151,8 +152,8 @@ def test_ridge_schedule(kernel, smoothness, dim, power):
     [([1.0] * 3, 2, True), ([1.0, 8.0, 9.0], 3, False), ([math.inf] * 3, 1, False)],
 )
 def test_scan_stops_at_the_shortest_tail_that_alarms(thresholds, half_size, detected):
-    statistics = torch.tensor([0.5, 2.0, 9.0], dtype=torch.float64)
-    test = ChangePointTest.of(7, statistics, torch.tensor(thresholds, dtype=torch.float64))
+    statistics = double([0.5, 2.0, 9.0])
+    test = ChangePointTest.of(7, statistics, double(thresholds))
     assert (test.half_size, test.detected) == (half_size, detected)  # equal is not above
     assert test.location == 7 - half_size
     assert test.statistic == float(statistics[half_size - 1])
@@ -234,7 +235,7 @@ def test_contexts_are_as_many_as_outcomes():
 
 def test_points_outside_a_box_are_refused():
     engine = ChangePointDetector(MaternKernel(nu=2.5)).on(Box([[0.0, 0.0], [1.0, 3.0]], [1]))
-    good = torch.tensor([[0.5, 1.0], [0.1, 2.0]], dtype=torch.float64)
+    good = double([[0.5, 1.0], [0.1, 2.0]])
     assert engine.test(good, TWO).num_samples == 2
     good[1, 0] = 1.5
     with pytest.raises(ValueError, match="outside"):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
+from models.textbook import double, line, uniform
 
 from benchmarks.peak_memory import kept_bytes, peak_bytes
 from botorch_bandits import Arms, BanditGP, Box, EvidenceDetector, EvidenceRestart
@@ -18,7 +19,7 @@ from botorch_bandits.change_points.calibration import binomial_interval
 
 from . import dense
 
-POINTS = torch.linspace(0.0, 2.0, 5, dtype=torch.float64).unsqueeze(-1)
+POINTS = line(0.0, 2.0, 5)
 ARMS, BOX = Arms(POINTS), Box([[0.0], [2.0]])
 DOMAINS = pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
 MATERN = MaternKernel(nu=2.5)
@@ -180,7 +181,7 @@ def case(models=PRIOR, scales=(1.0,), noises=(0.01,), drift=False, context=0, m=
 
 
 LISTED = {"scales": SCALES, "noises": [0.02 * s for s in SCALES], "weights": WEIGHTS}
-UNITS = torch.tensor([[0.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
+UNITS = double([[0.0, 0.0], [2.0, 4.0]])
 SCALED = [
     BanditGP.with_kernel(
         MATERN, noise=0.02 * s, lengthscale=s, input_transform=Normalize(2, bounds=UNITS)
@@ -250,7 +251,7 @@ def test_the_statistic_is_its_formula(name, domain):
 
 def test_outputs_have_kernels_of_their_own():
     kernel = RBFKernel(batch_shape=torch.Size([2])).double()
-    kernel.lengthscale = torch.tensor([[[0.3]], [[1.7]]], dtype=torch.float64)
+    kernel.lengthscale = double([[[0.3]], [[1.7]]])
     model = BanditGP.with_kernel(kernel, noise=0.01)
     stream = EvidenceDetector(robust=False).on(BOX, model, num_outputs=2).stream()
     test = [stream.observe(POINTS[i], [y, -y]) for i, y in zip(PLAYED, OUTCOMES, strict=True)][-1]
@@ -327,7 +328,7 @@ def test_the_number_of_starts_grows_with_the_logarithm():
 @DOMAINS
 def test_all_starts_together_take_the_memory_of_few_squares(domain):
     num_rows = 150
-    X = torch.rand(num_rows, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    X = uniform(num_rows, 1, seed=2)
     stream = EvidenceDetector().on(Arms(X) if domain is ARMS else BOX, PRIOR, 2).stream()
     for x in X:
         stream.observe(x, [0.1, -0.2])

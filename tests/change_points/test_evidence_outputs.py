@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
+from models.textbook import double
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -50,7 +51,7 @@ def play(loop, num_rounds, reward_changes=10**6, constraint_changes=10**6):
 
 def batch_kernel():
     kernel = MaternKernel(nu=2.5, batch_shape=torch.Size([2])).double()
-    kernel.lengthscale = torch.tensor([[[1.0]], [[2.0]]], dtype=torch.float64)
+    kernel.lengthscale = double([[[1.0]], [[2.0]]])
     return kernel
 
 
@@ -92,7 +93,7 @@ def test_prior_with_a_kernel_for_each_output():
 def test_refusals():
     with pytest.raises(ValueError, match="outputs"):
         EvidenceRestart(outputs="constraints")
-    bounds = torch.tensor([[0.0], [5.0]], dtype=torch.float64)
+    bounds = double([[0.0], [5.0]])
     restart = EvidenceRestart(candidates=DefaultCandidates(bounds))
     with pytest.raises(ValueError, match="outputs='reward' to test"):
         constrained(restart)

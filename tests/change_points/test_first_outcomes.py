@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from models.textbook import line
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -23,7 +24,7 @@ NUM_FIRST, SCALE = 4, 50.0
 BOUNDS = [(0.0, 1.0)]
 LISTED = DefaultCandidates(BOUNDS, num_draws=1, noise_ratios=(0.01,), num_first=NUM_FIRST)
 DOMAINS = {
-    "arms": Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)),
+    "arms": Arms(line(0.0, 1.0, 9)),
     "box": Box(BOUNDS, num_restarts=2, raw_samples=16),
 }
 OF_LIST = CandidatesUpperConfidenceBound.with_options(width=2.0)

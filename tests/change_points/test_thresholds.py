@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
+from models.textbook import double, line
 from scipy.stats import beta, binom
 
 from botorch_bandits import Arms, Box, ChangePointDetector
@@ -27,9 +28,9 @@ from botorch_bandits.change_points.calibration import (
 
 from . import dense
 
-LINE = Arms(torch.linspace(0.0, 5.0, 50, dtype=torch.float64).unsqueeze(-1))
+LINE = Arms(line(0.0, 5.0, 50))
 DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=1.0)
-SIZES = torch.tensor([1.0, 7.0, 50.0], dtype=torch.float64)
+SIZES = double([1.0, 7.0, 50.0])
 
 
 def test_published_threshold():
@@ -52,7 +53,7 @@ def test_bad_thresholds(build, message):
 
 def test_calibrated_threshold_goes_on_beyond_its_horizon():
     threshold = CalibratedThreshold((3.0, 2.0), -0.5, 4, 0.1, 0.95, 100, 5, 0, "an example")
-    n = torch.tensor([1.0, 2.0, 8.0], dtype=torch.float64)
+    n = double([1.0, 2.0, 8.0])
     assert threshold.values(n, 2.5, 1).tolist() == [3.0, 2.0, 1.0]
 
 
@@ -128,7 +129,7 @@ def test_alarms_of_the_estimate_are_those_of_a_stream():
 def test_level_is_in_prior_units():
     """Everything scaled by 3: the same levels, thresholds 9 times as large."""
     scaled = ScaleKernel(MaternKernel(nu=2.5)).double()
-    scaled.outputscale = torch.tensor(9.0, dtype=torch.float64)
+    scaled.outputscale = double(9.0)
     other = ChangePointDetector(scaled, lengthscale=1.0, prior_mean=5.0)
     settings = {"horizon": 10, "false_alarm_rate": 0.2, "num_simulations": 60, "progress": False}
     plain = calibrate_threshold(DETECTOR, LINE, noise_std=0.1, **settings)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import BanditGP, DMMUpperConfidenceBound, diagnose_bounds
@@ -34,7 +35,7 @@ def gram(A: Tensor, B: Tensor, lengthscale: float = 0.2) -> Tensor:
 
 def model_of(X: Tensor, Y: Tensor, noise: float = 0.04) -> BanditGP:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.2, dtype=DTYPE)
+    kernel.lengthscale = double(0.2)
     return BanditGP(X, Y.unsqueeze(-1), kernel=kernel, noise=noise)
 
 
@@ -140,8 +141,8 @@ def test_units_are_those_of_the_outcomes() -> None:
     plain = diagnose_bounds(model_of(X, Y))
     assert plain.noise_bound == pytest.approx(0.2)
     kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(9.0, dtype=DTYPE)
-    kernel.base_kernel.lengthscale = torch.tensor(0.2, dtype=DTYPE)
+    kernel.outputscale = double(9.0)
+    kernel.base_kernel.lengthscale = double(0.2)
     model = BanditGP(X, 3.0 * Y.unsqueeze(-1) + 7.0, kernel=kernel, noise=0.36, prior_mean=7.0)
     scaled = diagnose_bounds(model)
     assert scaled.rkhs_bound == pytest.approx(3.0 * plain.rkhs_bound, rel=1e-8)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from torch import Tensor
+from models.textbook import double
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
@@ -19,10 +19,6 @@ from botorch_bandits.confidence import (
 )
 
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "outcome_bound": 1.5}
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import (
@@ -41,14 +42,14 @@ def gain(matrix: Tensor, lam: float) -> float:
 def rbf(lengthscale: float | list[float], scale: float = 1.0) -> Any:
     dims = len(lengthscale) if isinstance(lengthscale, list) else None
     kernel = ScaleKernel(RBFKernel(ard_num_dims=dims)).double()
-    kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    kernel.outputscale = double(scale)
     return kernel
 
 
 def matern(nu: float, lengthscale: float) -> Any:
     kernel = MaternKernel(nu=nu).double()
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.lengthscale = double(lengthscale)
     return kernel
 
 
@@ -136,16 +137,16 @@ def test_error_between_two_points_is_bounded_tightly(name: str, spacing: float) 
 
 
 def test_it_is_tight_on_a_line_and_useful_on_a_square() -> None:
-    line = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    line = double([[0.0], [1.0]])
     greedy = GreedyGain(rbf(0.2)(uniform(400, 1, 8)).to_dense().detach(), 0.01)
     assert BoxGain(line, rbf(0.2), 0.01)(500) <= 1.02 * greedy.greedy_gain(500)
-    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    square = double([[0.0, 0.0], [1.0, 1.0]])
     greedy = GreedyGain(rbf(0.3)(uniform(400, 2, 8)).to_dense().detach(), 1.0)
     assert BoxGain(square, rbf(0.3), 1.0)(500) <= 1.15 * greedy.greedy_gain(500)
 
 
 def test_bad_boxes_and_kernels_are_refused() -> None:
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    bounds = double([[0.0], [1.0]])
     with pytest.raises(ValueError, match=r"kernel is a LinearKernel.*DesignGain\.on"):
         BoxGain(bounds, LinearKernel().double(), 1.0)
     with pytest.raises(ValueError, match=r"bounds is \[\[1\.0\], \[0\.0\]\]"):
@@ -195,14 +196,14 @@ def test_theorem_3_holds_on_a_box() -> None:
 def test_a_bound_for_another_box_is_a_gap(
     domain: Any, low: float, high: float, holds: bool
 ) -> None:
-    bound = BoxGain(torch.tensor([[low], [high]], dtype=torch.float64), rbf(0.3), 1.0)
+    bound = BoxGain(double([[low], [high]]), rbf(0.3), 1.0)
     promised = played(domain, theorem_3(bound)).guarantee()
     assert promised.holds is holds
     assert ("the gain bound is for another box" in str(promised)) is not holds
 
 
 def test_contexts_are_part_of_the_box() -> None:
-    both = torch.tensor([[0.0, 0.0], [0.3, 1.0]], dtype=torch.float64)
+    both = double([[0.0, 0.0], [0.3, 1.0]])
     for bounds, holds in ((both, True), (both[:, 1:], False), (0.5 * both, False)):
         bound = BoxGain(bounds, rbf(0.3), 1.0)
         options = ImprovedUpperConfidenceBound.with_options(
@@ -217,7 +218,7 @@ def test_a_smaller_noise_than_the_bounds_is_a_gap() -> None:
 
 
 def test_what_was_computed_is_no_setting() -> None:
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    bounds = double([[0.0], [1.0]])
     used = BoxGain(bounds, rbf(0.3), 1.0)
     before = fingerprint({"gain": used})
     assert used(10) == BoxGain(bounds, rbf(0.3), 1.0)(10)

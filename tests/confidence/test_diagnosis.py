@@ -9,6 +9,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double, line, uniform
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
@@ -45,7 +46,7 @@ def draw(seed: int, n: int = 20, noise: float = 0.04, scale: float = 1.0) -> tup
 
 def gp(X: Tensor, Y: Tensor, noise: float = 0.04, **options: float) -> BanditGP:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(options.pop("lengthscale", 0.3), dtype=DTYPE)
+    kernel.lengthscale = double(options.pop("lengthscale", 0.3))
     return BanditGP(X, Y, kernel=kernel, noise=noise, **options)
 
 
@@ -77,7 +78,7 @@ def test_residuals_against_the_textbook_row_by_row() -> None:
 @pytest.mark.parametrize("has_levels", [False, True])
 def test_botorch_models_with_transforms_and_given_variances(has_levels: bool) -> None:
     X, Y = draw(1, n=12, scale=30.0)
-    levels = torch.linspace(1.0, 9.0, 12, dtype=DTYPE).unsqueeze(-1) if has_levels else None
+    levels = line(1.0, 9.0, 12) if has_levels else None
 
     model = SingleTaskGP(
         X, Y, levels, covar_module=ScaleKernel(MaternKernel(nu=2.5)),
@@ -149,7 +150,7 @@ def test_the_block_that_grew_is_the_one_found_by_trying_all() -> None:
 
 def test_a_change_of_the_reward_is_named_with_its_round() -> None:
     """The outcomes of a loop that never restarts are the model's until round 41, then others."""
-    arms = Arms(torch.linspace(0.0, 1.0, 9, dtype=DTYPE).unsqueeze(-1))
+    arms = Arms(line(0.0, 1.0, 9))
     recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
     loop = BanditLoop(arms, recipe, UCB, seed=0)
     stream = torch.Generator().manual_seed(0)
@@ -198,7 +199,7 @@ def test_rounds_after_a_reset_are_those_of_the_whole_run() -> None:
 
 def test_an_offset_is_named() -> None:
     generator = torch.Generator().manual_seed(0)
-    X = torch.linspace(0.0, 100.0, 60, dtype=DTYPE).unsqueeze(-1)  # far apart: independent
+    X = line(0.0, 100.0, 60)  # far apart: independent
     Y = 0.6 + 0.9 * torch.randn(60, 1, generator=generator, dtype=DTYPE)
     check = check_model(gp(X, Y))
     assert check.verdict.startswith("Outcomes lie above what the model predicts")
@@ -247,7 +248,7 @@ def test_outcomes_with_weights(domain: Box | Arms, told: str, maximize: bool) ->
         others = torch.tensor([j for j in range(12) if j != k])
         for rows, found in ((before, check.one_step), (others, check.left_out)):
             K = torch.exp(-0.5 * (torch.cdist(X[rows], X[rows]) / 0.3) ** 2)
-            A = K + torch.diag(torch.tensor(noises, dtype=DTYPE)[rows])
+            A = K + torch.diag(double(noises)[rows])
             cross = torch.exp(-0.5 * (torch.cdist(X[rows], X[[k]]) / 0.3) ** 2).squeeze(-1)
             half = torch.linalg.solve(A, cross)
             mean = float(half @ (Y[rows, 0]))
@@ -305,13 +306,13 @@ def test_what_cannot_be_checked() -> None:
         check_model(gp(X, Y), X)
 
 
-LOW = torch.tensor([20.0, 4.0, 10.0], dtype=torch.float64)
-SIDES = torch.tensor([60.0, 5.0, 110.0], dtype=torch.float64)
+LOW = double([20.0, 4.0, 10.0])
+SIDES = double([60.0, 5.0, 110.0])
 
 
 def in_raw_units(num_rows: int) -> tuple[Tensor, Tensor]:
     """Inputs in three units, the first row repeated, and outcomes around 50."""
-    unit = torch.rand(num_rows, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    unit = uniform(num_rows, 3, seed=3)
     unit[-1] = unit[0]
     return LOW + SIDES * unit, 80.0 - 100.0 * (unit - 0.5).square().sum(-1, keepdim=True)
 

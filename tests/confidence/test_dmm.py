@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits.confidence import RidgeConfidenceSet
@@ -24,14 +25,14 @@ def draw(seed: int, num_rows: int, norm: float = 2.0, noise: float = 0.1) -> tup
     weights = torch.randn(12, dtype=torch.float64, generator=generator)
     weights *= norm / (weights @ kernel(centers, centers) @ weights).sqrt()
     noises = noise * torch.randn(num_rows, dtype=torch.float64, generator=generator)
-    test = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+    test = line(0, 1, 30)
     return X, kernel(X, centers) @ weights + noises, test, kernel(test, centers) @ weights
 
 
 def set_of(
     X: Tensor, y: Tensor, bound: float, noise: float, delta: float, base: float, **options: Any
 ) -> RidgeConfidenceSet:
-    ridges = Ridges(X, torch.ones_like(y), y, kernel, torch.tensor(base, dtype=torch.float64))
+    ridges = Ridges(X, torch.ones_like(y), y, kernel, double(base))
     return RidgeConfidenceSet.of(ridges, bound, noise, delta, **options)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
-from torch import Tensor
+from models.textbook import double
 
 from botorch_bandits import BanditGP, Censored
 from botorch_bandits.confidence import CensoredWidth, PriorSummary
@@ -20,11 +20,6 @@ from botorch_bandits.confidence.fills import (
     share_of_bound,
 )
 from botorch_bandits.models import condition
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
 
 # --- the lemma ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import BanditGP
@@ -26,13 +27,13 @@ from botorch_bandits.confidence import (
 )
 from papers.chowdhury import RateGain
 
-X = torch.tensor([[0.1, 0.2], [0.5, 0.9], [0.8, 0.3]], dtype=torch.float64)
-Y = torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64)
+X = double([[0.1, 0.2], [0.5, 0.9], [0.8, 0.3]])
+Y = double([[1.0], [-2.0], [0.5]])
 
 
 def scaled_model(variance: float, noise: float) -> BanditGP:
     kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(variance, dtype=torch.float64)
+    kernel.outputscale = double(variance)
     return BanditGP(X, Y, kernel=kernel, noise=noise)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from botorch.models import ModelListGP
 from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import (
@@ -35,7 +36,7 @@ from botorch_bandits.confidence import (
 from botorch_bandits.fingerprints import fingerprint
 
 LENGTHSCALE, LAM = 0.1, 0.05
-GRID = torch.linspace(0.0, 1.0, 40, dtype=torch.float64).unsqueeze(-1)
+GRID = line(0.0, 1.0, 40)
 THREE = GRID[[0, 20, 39]]
 BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
 KINDS: list[Any] = [
@@ -47,11 +48,11 @@ KINDS: list[Any] = [
 
 def kernel(scale: float = 1.0) -> Any:
     base = RBFKernel().double()
-    base.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    base.lengthscale = double(LENGTHSCALE)
     if scale == 1.0:
         return base
     scaled = ScaleKernel(base).double()
-    scaled.outputscale = torch.tensor(scale, dtype=torch.float64)
+    scaled.outputscale = double(scale)
     return scaled
 
 
@@ -152,7 +153,7 @@ def test_a_bound_of_another_regularization_is_none(name: str) -> None:
         assert len(gaps) == num_gaps
         assert all("was made with lam = " in gap for gap in gaps)
     linear = LinearKernel().double()
-    linear.variance = torch.tensor(1.0, dtype=torch.float64)
+    linear.variance = double(1.0)
     model = BanditGP(GRID[:3], GRID[:3], linear, noise=LAM)
     gain = WaterFillingGain.on(GRID, linear, LAM)
     assert RULES[name](gain).guarantee(PriorSummary(model), 4).gaps == ()
@@ -209,7 +210,7 @@ def test_finitely_many_points_say_nothing_of_a_box(kind: str) -> None:
 
 
 def test_with_contexts_the_pairs_must_be_among_the_points() -> None:
-    contexts = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    contexts = double([[0.0], [1.0]])
     pairs = torch.cartesian_prod(contexts[:, 0], GRID[:, 0])
     for gain, context, words in (
         (WaterFillingGain.on(pairs, kernel(), LAM), 1.0, None),
@@ -217,7 +218,7 @@ def test_with_contexts_the_pairs_must_be_among_the_points() -> None:
         (WaterFillingGain(torch.eye(80, dtype=torch.float64), LAM), 1.0, "were not given"),
     ):
         loop = loop_with(gain, Arms(GRID), context_dim=1)
-        guarantee = play(loop, context=torch.tensor([context], dtype=torch.float64)).guarantee()
+        guarantee = play(loop, context=double([context])).guarantee()
         assert guarantee.holds == (words is None)
         assert words is None or any(words in gap for gap in guarantee.gaps)
 

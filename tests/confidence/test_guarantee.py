@@ -6,13 +6,12 @@ import itertools
 from dataclasses import replace
 
 import pytest
-import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import RBFKernel
-from torch import Tensor
+from models.textbook import double, uniform
 
 from botorch_bandits import BanditGP, Guarantee
 from botorch_bandits.confidence import (
@@ -34,11 +33,6 @@ from botorch_bandits.confidence.hypotheses import (
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
 
-def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
-
-
 X, Y = uniform(6, 2, seed=0), uniform(6, 2, seed=1)
 PRINTED = KernelizedWidth(2.0, 0.1, 0.05)
 GENERAL = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True)
@@ -52,11 +46,7 @@ class LargeGain(GainBound):
 
 
 def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None) -> Guarantee:
-    transform = (
-        None
-        if weights is None
-        else ScalarizedPosteriorTransform(torch.tensor(weights, dtype=torch.float64))
-    )
+    transform = None if weights is None else ScalarizedPosteriorTransform(double(weights))
     return rule.guarantee(PriorSummary(model, transform), round_number=7)
 
 

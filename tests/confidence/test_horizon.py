@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line
 
 from botorch_bandits import (
     Arms,
@@ -130,9 +131,9 @@ def test_realized_gp_ts(count: int) -> None:
 
 
 def test_a_loop_prints_a_number_for_draws_on_arms() -> None:
-    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    X = line(0.0, 1.0, 12)
     kernel: Any = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(4.0, dtype=torch.float64)
+    kernel.outputscale = double(4.0)
     recipe = BanditGP.with_kernel(kernel, noise=4.0)
     options = GPThompsonSampling.with_options(rkhs_bound=2.0, noise_bound=0.1, delta=0.1)
     loop = BanditLoop(Arms(X), recipe, options, num_initial=0)

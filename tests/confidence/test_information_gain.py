@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits.confidence import realized_information_gain
@@ -53,7 +54,7 @@ def test_without_observations_it_is_zero() -> None:
     assert realized_information_gain(empty, 0.1).item() == 0.0
     batch = realized_information_gain(torch.empty(4, 0, 0, dtype=torch.float64), 0.1)
     assert batch.tolist() == [0.0] * 4
-    lams = torch.tensor([0.1, 1.0], dtype=torch.float64)
+    lams = double([0.1, 1.0])
     assert realized_information_gain(empty, lams).tolist() == [0.0, 0.0]
 
 
@@ -83,7 +84,7 @@ def test_single_precision_is_refused() -> None:
 
 
 def test_a_matrix_that_is_no_covariance_is_refused() -> None:
-    indefinite: Tensor = torch.tensor([[0.0, 3.0], [3.0, 0.0]], dtype=torch.float64)
+    indefinite: Tensor = double([[0.0, 3.0], [3.0, 0.0]])
     with pytest.raises(ModelFittingError, match=r"or lam = 0\.1"):
         realized_information_gain(indefinite, 0.1)
 

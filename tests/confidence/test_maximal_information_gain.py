@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from models.textbook import line
 from torch import Tensor
 
 from botorch_bandits.confidence import (
@@ -57,7 +58,7 @@ def test_greedy_set_is_the_dense_one() -> None:
 
 def test_published_comparison_on_a_hundred_arms() -> None:
     """Squared exponential, 100 arms, lam = 0.03, 1000 rounds: the order and rough sizes."""
-    points = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
+    points = line(0, 1, 100)
     K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.2**2))
     greedy = GreedyGain(K, 0.03)
     sizes = [greedy.greedy_gain(1000), WaterFillingGain(K, 0.03)(1000), greedy(1000)]

@@ -26,7 +26,7 @@ from botorch.models.transforms import Log, Normalize
 from botorch.models.transforms.input import InputPerturbation, Warp
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from models.textbook import uniform
+from models.textbook import double, uniform
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWar
 X = uniform(9, 2, seed=0)
 WIDE = X * torch.tensor([15.0, 4.0]).double() - 5.0
 Y = torch.cat([3.0 + 2.0 * (5.0 * X[:, :1]).sin(), 40.0 * (4.0 * X[:, 1:]).cos()], dim=-1)
-BOUNDS = torch.tensor([[-5.0, -5.0], [10.0, 0.0]], dtype=torch.float64)
+BOUNDS = double([[-5.0, -5.0], [10.0, 0.0]])
 
 
 def perturbed() -> Model:
     """Perturbs test points only: the rows stay what they are."""
-    shifts = torch.tensor([[0.0, 0.0], [0.1, -0.1]], dtype=torch.float64)
+    shifts = double([[0.0, 0.0], [0.1, -0.1]])
     model = named(MODELS, STANDARDIZED).build()
     model.input_transform = InputPerturbation(shifts)
     return model
@@ -51,11 +51,11 @@ def perturbed() -> Model:
 
 def two_outputs_with_given_noise() -> Model:
     X, Y = rows()
-    Yvar = torch.tensor([0.002, 0.05], dtype=torch.float64).expand(len(X), 2)
+    Yvar = double([0.002, 0.05]).expand(len(X), 2)
     kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2]))
     kernel = kernel.double()
-    kernel.base_kernel.lengthscale = torch.tensor([[[0.3]], [[0.7]]], dtype=torch.float64)
-    kernel.outputscale = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    kernel.base_kernel.lengthscale = double([[[0.3]], [[0.7]]])
+    kernel.outputscale = double([0.5, 2.0])
     return SingleTaskGP(X, Y, Yvar, covar_module=kernel)
 
 
@@ -79,7 +79,7 @@ BATCHES, NOISES = uniform(3, 6, 1, seed=4), 0.1 * torch.arange(1.0, 7.0).double(
 
 def batches_of_two_outputs() -> Model:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    kernel.lengthscale = double(0.4)
     model = SingleTaskGP(
         BATCHES, torch.cat([BATCHES, -BATCHES], -1), covar_module=kernel, outcome_transform=None
     )
@@ -132,8 +132,8 @@ def test_what_is_read_is_what_the_model_was_built_from(case: ModelCase, training
 
 def test_a_sum_of_stationary_kernels_has_their_total_variance() -> None:
     kernel = ScaleKernel(RBFKernel()).double() + ScaleKernel(MaternKernel(nu=0.5)).double()
-    kernel.kernels[0].outputscale = torch.tensor(2.0, dtype=torch.float64)
-    kernel.kernels[1].outputscale = torch.tensor(0.5, dtype=torch.float64)
+    kernel.kernels[0].outputscale = double(2.0)
+    kernel.kernels[1].outputscale = double(0.5)
     (prior,) = read_prior(BanditGP(X, Y[:, :1], kernel, noise=0.1))
     assert prior.standard_deviation.item() == pytest.approx(math.sqrt(2.5), rel=1e-12)
     assert prior.lam.item() == pytest.approx(0.1 / 2.5, rel=1e-12)
@@ -141,7 +141,7 @@ def test_a_sum_of_stationary_kernels_has_their_total_variance() -> None:
 
 def test_a_kernel_that_is_not_stationary_counts_with_its_outputscale() -> None:
     kernel = ScaleKernel(LinearKernel()).double()
-    kernel.outputscale = torch.tensor(4.0, dtype=torch.float64)
+    kernel.outputscale = double(4.0)
     (prior,) = read_prior(BanditGP(X, Y[:, :1], kernel, noise=0.1))
     assert prior.standard_deviation.item() == 2.0
     (plain,) = read_prior(BanditGP(X, Y[:, :1], LinearKernel(), noise=0.1))
@@ -228,7 +228,7 @@ def test_models_that_cannot_be_read_say_why(name: str) -> None:
 
 def test_outputs_without_weight_do_not_count() -> None:
     model = SingleTaskGP(X, torch.cat([Y, Y[:, :1] ** 2], -1))
-    weights = torch.tensor([0.0, -2.0, 1.0], dtype=torch.float64)
+    weights = double([0.0, -2.0, 1.0])
     summary = PriorSummary(model, ScalarizedPosteriorTransform(weights))
     assert tuple(summary.active) == (1, 2)
     assert tuple(summary.active.values()) == summary.priors[1:]

@@ -9,6 +9,7 @@ import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double, uniform
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import num_plays, num_plays_at
@@ -30,7 +31,7 @@ def test_the_last_play_has_the_promised_deviation_and_the_next_would_not(
     noise = 0.07
     kernel = MaternKernel(nu=2.5).double()
     model = BanditGP(X, Y, kernel=kernel, noise=noise)
-    x = torch.rand(2, dtype=torch.float64, generator=torch.Generator().manual_seed(99 + seed))
+    x = uniform(2, seed=99 + seed)
 
     def variance(num_played: int) -> float:
         Z = torch.cat([X, x.expand(num_played, -1)])
@@ -50,7 +51,7 @@ def test_the_last_play_has_the_promised_deviation_and_the_next_would_not(
 def test_units_are_those_of_outcomes() -> None:
     X, Y = rows(1)
     model = SingleTaskGP(X, 100.0 * Y, outcome_transform=Standardize(1)).eval()
-    x = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    x = double([0.3, 0.4])
     scale = float((100.0 * Y).std())
     noise = float(model.likelihood.noise) * scale**2
     deviation = float(model.posterior(x[None]).variance.detach().sqrt())
@@ -61,13 +62,13 @@ def test_units_are_those_of_outcomes() -> None:
 def test_of_a_list_the_survivor_that_allows_least_counts(seed: int) -> None:
     """Against dense algebra; the scale of an entry is that of its noise, too."""
     X, Y = rows(seed, n=14)
-    x = torch.rand(2, dtype=torch.float64, generator=torch.Generator().manual_seed(50 + seed))
+    x = uniform(2, seed=50 + seed)
     entries = [(0.1, 1.0, 0.1), (0.8, 4.0, 0.3), (0.8, 1.0, 0.2), (0.3, 9.0, 0.05), (2.0, 0.1, 1.0)]
     priors, ratios = [], []
     for lengthscale, scale, noise in entries:
         kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
-        kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
-        kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+        kernel.outputscale = double(scale)
+        kernel.base_kernel.lengthscale = double(lengthscale)
         priors.append(BanditGP.with_kernel(kernel, noise=noise))
         r, r_x = (
             math.sqrt(5.0) * (Z[:, None] - X).norm(dim=-1) / lengthscale for Z in (X, x[None])

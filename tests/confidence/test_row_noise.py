@@ -18,7 +18,7 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from models.textbook import uniform
+from models.textbook import double, uniform
 from torch import Tensor
 
 from botorch_bandits import (
@@ -55,8 +55,8 @@ B, DELTA, LENGTHSCALE, OUTPUTSCALE = 3.0, 0.1, 0.3, 2.3
 
 def scaled_kernel(outputscale: float = OUTPUTSCALE) -> ScaleKernel:
     kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = torch.tensor(outputscale, dtype=torch.float64)
-    kernel.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    kernel.outputscale = double(outputscale)
+    kernel.base_kernel.lengthscale = double(LENGTHSCALE)
     return kernel
 
 
@@ -129,12 +129,12 @@ def test_widths_are_those_of_rows_divided_by_their_noise(
 def test_each_output_has_its_own_rows() -> None:
     roots = torch.cat([ROOTS, 0.1 + 2.0 * uniform(8, 1, seed=4)], -1)
     two = torch.cat([Y, 3.0 * Y.cos()], -1)
-    weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    weights = double([1.0, -2.0])
     kernel = ScaleKernel(
         RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2])
     ).double()
-    kernel.outputscale = torch.tensor([OUTPUTSCALE] * 2, dtype=torch.float64)
-    kernel.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    kernel.outputscale = double([OUTPUTSCALE] * 2)
+    kernel.base_kernel.lengthscale = double(LENGTHSCALE)
     joint = SingleTaskGP(X, two, roots**2, covar_module=kernel, outcome_transform=None)
     single = [
         SingleTaskGP(

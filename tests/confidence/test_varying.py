@@ -10,6 +10,7 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from models.textbook import double, line
 from torch import Tensor
 
 import botorch_bandits as bandits
@@ -39,7 +40,7 @@ def points(count: int, seed: int, dim: int = 1) -> Tensor:
 
 def scaled(variance: float) -> Any:
     kernel: Any = ScaleKernel(RBFKernel()).double()
-    numbers = torch.tensor([0.3, variance], dtype=torch.float64)
+    numbers = double([0.3, variance])
     kernel.base_kernel.lengthscale, kernel.outputscale = numbers
     return kernel
 
@@ -57,7 +58,7 @@ def test_no_error_of_that_size_moves_the_mean_by_more(seed: int) -> None:
     weights = torch.linalg.solve(K + lam * torch.eye(25, dtype=torch.float64), k.mT).mT
     deviation = (1.0 - (weights * k).sum(-1)).sqrt()
     worst = v * weights.abs().sum(-1)
-    limit = width_of_variation(v, 25, torch.tensor(lam, dtype=torch.float64))
+    limit = width_of_variation(v, 25, double(lam))
     assert limit == pytest.approx(v * math.sqrt(25 / lam), rel=1e-12)
     assert bool((worst <= limit * deviation + 1e-12).all())
 
@@ -86,7 +87,7 @@ def test_the_width_grows_by_it(variance: float, units: str, any_lambda: bool) ->
 
 
 def test_arms_and_models_have_the_same_width() -> None:
-    arms = bandits.Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1))
+    arms = bandits.Arms(line(0.0, 1.0, 9))
     rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.05)
     recipe = BanditGP.with_kernel(scaled(4.0), noise=0.5)
     loop = BanditLoop(arms, recipe, rule, seed=0)
@@ -110,7 +111,7 @@ def test_arms_and_models_have_the_same_width() -> None:
 
 
 def test_exact_constraints_that_vary_are_no_noise() -> None:
-    X = torch.linspace(0.0, 1.0, 3, dtype=torch.float64).unsqueeze(-1)
+    X = line(0.0, 1.0, 3)
     rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.1)
     recipe = BanditGP.with_kernel(scaled(1.0), noise=0.5)
     models = [recipe, recipe]

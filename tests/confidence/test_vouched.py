@@ -12,6 +12,7 @@ from botorch.models import ModelListGP, SingleTaskGP
 from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
+from models.textbook import double, line
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
@@ -34,7 +35,7 @@ from botorch_bandits.acquisition import WidthUpperConfidenceBound
 from botorch_bandits.confidence import FiniteArmsWidth
 
 LENGTHSCALE = 0.2
-ARMS = torch.linspace(0.0, 1.0, 30, dtype=torch.float64).unsqueeze(-1)
+ARMS = line(0.0, 1.0, 30)
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 GENERAL: dict[str, Any] = {**BOUNDS, "any_lambda": True}
 
@@ -49,7 +50,7 @@ Y = torch.rand(6, 1, dtype=torch.float64, generator=generator(1))
 
 def kernel() -> RBFKernel:
     made = RBFKernel().double()
-    made.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    made.lengthscale = double(LENGTHSCALE)
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from models.textbook import double
 
 from botorch_bandits.confidence import (
     BoundedNorm,
@@ -21,10 +21,6 @@ NAN, INF = float("nan"), float("inf")
 deltas = st.floats(1e-12, 1 - 1e-9)
 bounds = st.floats(0.0, 1e6)
 exactly = settings(deadline=None, derandomize=True, max_examples=80)
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), deltas)

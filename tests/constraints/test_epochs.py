@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -79,7 +80,7 @@ def test_one_stream(name):
 @RULE
 def test_late_outcomes_count_once_in_the_epoch_of_their_arrival(name):
     rule = RULES[name]
-    late = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    late = double([2.0, -1.0])
     state = rule.init()
     for _ in range(5):
         state = rule.step(state, None)  # nothing arrives in the first epoch
@@ -127,9 +128,9 @@ def test_penalized_targets(name):
 
 
 def test_smallest_penalized_outcome():
-    multipliers = torch.tensor([[1.0, 2.0], [0.5, 0.0]], dtype=torch.float64)
-    rewards = torch.tensor([[-1.0], [-1.0]], dtype=torch.float64)
-    constraints = torch.tensor([[[3.0, 4.0]]] * 2, dtype=torch.float64)
+    multipliers = double([[1.0, 2.0], [0.5, 0.0]])
+    rewards = double([[-1.0], [-1.0]])
+    constraints = double([[[3.0, 4.0]]] * 2)
     smallest = RULES["additive"].penalized(rewards, constraints, multipliers)
     assert smallest.squeeze(-1).tolist() == [-12.0, -2.5]  # what censored feedback would need
     with pytest.raises(ValueError, match=r"Censored.*has no constraint_bounds=, but"):
@@ -149,7 +150,7 @@ def censored_loop(rule):
 
 
 def test_noise_delta_and_norm():
-    multipliers = torch.tensor([[2.0, 0.0], [1.0, 3.0]], dtype=torch.float64)
+    multipliers = double([[2.0, 0.0], [1.0, 3.0]])
     assert RULES["exponential"].noise_factor(multipliers).tolist() == [1.0, 1.0]
     # R outside the root: 0.1 * sqrt(5) = 0.2236 at kappa = 2, not sqrt(5 * 0.1)
     factor = RULES["additive"].noise_factor(multipliers)
@@ -174,7 +175,7 @@ def test_shares_of_an_unknown_number_of_epochs_sum_to_the_whole(name, whole):
 
 def test_overflow_is_a_clear_error():
     rule = MultiplicativeEpochs(1, 1, penalty=Exponential(3.0))
-    state, g = rule.init(), torch.tensor([100.0], dtype=torch.float64)
+    state, g = rule.init(), double([100.0])
     for _ in range(2):
         state = rule.step(state, g)
     assert math.isclose(math.log(rule.multipliers(state).item()), 600.0)
@@ -190,7 +191,7 @@ def test_overflow_is_a_clear_error():
 
 
 def test_held_multipliers_and_the_polynomial_do_not_overflow():
-    g = torch.tensor([100.0], dtype=torch.float64)
+    g = double([100.0])
     held = MultiplicativeEpochs(1, 1, penalty=Exponential(3.0), max_multiplier=1e6)
     slow = MultiplicativeEpochs(1, 1, penalty=Polynomial(0.01, 2.0))
     states = [held.init(), slow.init()]

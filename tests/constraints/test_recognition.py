@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.constraints import (
@@ -11,10 +12,6 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
-
-
-def double(values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_infeasible_needs_both_signs():

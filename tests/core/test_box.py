@@ -15,7 +15,7 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
-from models.textbook import information_gain, posterior, uniform, value_and_gradient
+from models.textbook import double, information_gain, posterior, uniform, value_and_gradient
 from torch import Tensor
 
 from botorch_bandits.core.box import BoxPosterior, IndefiniteError
@@ -26,11 +26,11 @@ DIM = 3
 
 def set_to(kernel: Kernel, lengthscale: Any, scale: float | None = None) -> Kernel:
     kernel = kernel.double()
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.lengthscale = double(lengthscale)
     if scale is None:
         return kernel
     kernel = ScaleKernel(kernel).double()
-    kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+    kernel.outputscale = double(scale)
     return kernel
 
 

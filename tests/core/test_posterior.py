@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
-from models.textbook import information_gain
+from models.textbook import double, information_gain, uniform
 from other_device import other_device
 from torch import Tensor
 
@@ -20,7 +20,7 @@ from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior,
 from botorch_bandits.core.rows import Rows, changes_between
 
 DTYPE = torch.float64
-POINTS = torch.rand(25, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(0))
+POINTS = uniform(25, 2, seed=0)
 
 
 def matern(lengthscale: float, columns: tuple[int, ...] | None = None) -> Kernel:
@@ -31,7 +31,7 @@ def matern(lengthscale: float, columns: tuple[int, ...] | None = None) -> Kernel
 
 def squared_exponential(*lengthscales: float) -> Kernel:
     kernel = RBFKernel(ard_num_dims=len(lengthscales)).double()
-    kernel.lengthscale = torch.tensor(lengthscales, dtype=DTYPE)
+    kernel.lengthscale = double(lengthscales)
     return kernel
 
 
@@ -88,7 +88,7 @@ class Dense(NamedTuple):
 
 def assert_is(posterior: Posterior, group: int, dense: Dense, tolerance: float = 1e-9) -> None:
     given = (posterior.mean[group], posterior.variance[group], posterior.gain[group])
-    wanted = (dense.mean, dense.covariance.diagonal(), torch.tensor(dense.gain, dtype=DTYPE))
+    wanted = (dense.mean, dense.covariance.diagonal(), double(dense.gain))
     for ours, theirs in zip(given, wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
@@ -140,7 +140,7 @@ def test_folded_rows_give_the_same_posterior():
 
 
 def test_many_points_without_a_matrix_give_the_same_posterior():
-    many = torch.rand(4200, 2, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
+    many = uniform(4200, 2, seed=1)
     kernel, rows = matern(0.3), draw_rows(100)
     assert prior_of(kernel, many).matrix is None
     conditioner = conditioner_of([kernel], 0.01, points=many)
@@ -191,7 +191,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.full((1, 2), 0.2, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means)
+    conditioner = RoundConditioner(Stack([prior]), double([0.05]), means)
     rows = draw_rows(30, 2, front=num_front)
     values = whole_kernel(kernel, rows.front, POINTS, rate)
     now = torch.full((num_front,), 0.4, dtype=DTYPE)
@@ -312,7 +312,7 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.zeros(1, 1, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), torch.tensor([0.05], dtype=DTYPE), means)
+    conditioner = RoundConditioner(Stack([prior]), double([0.05]), means)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
     posterior = conditioner.at(rows, now)
     numbers = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
@@ -338,7 +338,7 @@ def test_repeated_rows_collapse_to_their_weighted_mean():
 
 def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1)
-    lam, means = torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE)
+    lam, means = double([0.05]), torch.zeros(1, 1, dtype=DTYPE)
     conditioner = RoundConditioner(Stack([prior]), lam, means)
     rows = draw_rows(300)
     front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
@@ -392,7 +392,7 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
     index = torch.randint(0, 900, (300,), generator=stream)
     rows = Rows(index, rows.Y, rows.noise, ids=rows.ids)
     assert FEW_OPERATIONS < 300**2 * 900
-    given = (torch.tensor([0.05], dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
+    given = (double([0.05]), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
     stack = Stack([prior_of(matern(0.2), many)])
     factor = extended(stack, given[0], given[2], given[0].new_empty(1, 0, 0))
     posterior = RoundPosterior(stack, *given, None, factor)
@@ -423,7 +423,7 @@ def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.M
 
 
 def test_a_kernel_of_the_front_alone_is_the_same_at_all_points() -> None:
-    kernel, now = matern(0.5, columns=(0,)), torch.tensor([0.2], dtype=DTYPE)
+    kernel, now = matern(0.5, columns=(0,)), double([0.2])
     rows = draw_rows(4, front=1)
     prior = prior_of(kernel, POINTS, 1)
     columns = prior.columns(rows.index, rows.front, now)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from models.textbook import information_gain
+from models.textbook import double, information_gain
 from torch import Tensor
 
 from botorch_bandits.acquisition.dmm import largest_first
@@ -75,7 +75,7 @@ def test_moments_are_those_of_the_rows_that_count(
     step: str, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "FEWEST_KEPT", 10)
-    base, kept = torch.tensor(noise, dtype=torch.float64), dict[str, Any]()
+    base, kept = double(noise), dict[str, Any]()
     y = outcomes(ROWS, noise)
     Ridges(ROWS[:40], WEIGHTS[:40], y[:40], kernel, base, kept=kept)
     (before, _) = kept[room.KEPT]
@@ -135,7 +135,7 @@ def test_ends_are_the_tightest_and_have_slopes(
     monkeypatch.setattr(room, "FEWEST_KEPT", 10)
     monkeypatch.setattr(room, "LARGEST_BLOCK", 500)  # a few points at once
     y, w, kept = outcomes(ROWS, 0.01), torch.ones_like(WEIGHTS), dict[str, Any]()
-    base, norm = (torch.tensor(each, dtype=torch.float64) for each in (0.01, bound))
+    base, norm = (double(each) for each in (0.01, bound))
     for n in (40, 40 + num_changes):
         found = Ridges(ROWS[:n], w[:n], y[:n], kernel, base, kept=kept)
     radius = base * found.fits[-1] + 0.02 * (found.information_gain + math.log(10.0))

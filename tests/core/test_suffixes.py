@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double
 
 from botorch_bandits.core.suffixes import Suffixes, SuffixPrior
 
@@ -30,7 +31,7 @@ def listed_priors(noise):
                 rough = MaternKernel(nu=min(smoothness, 2.5), ard_num_dims=d)
                 base = smooth if smoothness == math.inf else rough
                 kernel = ScaleKernel(base).double()
-                base.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+                base.lengthscale = double(lengthscale)
                 kernel.outputscale = scale
                 priors.append(SuffixPrior(kernel, noise * scale, mean))
                 facts.append((smoothness, lengthscale, scale, noise * scale, mean))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
+from models.textbook import line
 
 from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound
 from botorch_bandits.loop.store import Event, NewEvent, open_store, read_store
@@ -142,7 +143,7 @@ def test_a_retraction_makes_the_fits_anew(tmp_path: Path, fits: list[int]) -> No
 def test_rows_that_change_behind_a_fit_that_was_taken_are_fitted_from_the_start(
     num_outputs: int, fits: list[int]
 ) -> None:
-    X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).unsqueeze(-1)
+    X = line(0.0, 1.0, 8)
     Y = torch.cat([torch.sin(6.0 * X), torch.cos(6.0 * X)], dim=-1)[:, :num_outputs]
     recipe = settings(2)["model"]
     first = recipe.builder(seed=0)

@@ -15,6 +15,7 @@ from gpytorch.kernels import MaternKernel
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from models.textbook import double, line
 from records import rebuilt
 
 from botorch_bandits import (
@@ -37,10 +38,6 @@ from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 NAN = float("nan")
-
-
-def double(values: Any) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 class TestStorageOfALoop:
@@ -105,7 +102,7 @@ class TestStorageOfALoop:
 
 def test_sixteen_threads_ask_and_tell_on_one_loop(tmp_path: Path) -> None:
     path, errors = tmp_path / "run.db", []
-    arms = Arms(torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1))
+    arms = Arms(line(0, 1, 30))
     loop = BanditLoop(arms, MODEL, UCB, storage=path)
 
     def work(number: int) -> None:
@@ -233,7 +230,7 @@ TestDurableLoop.settings = settings(
 
 
 def test_what_is_on_record_may_be_told_again_after_the_storage_was_closed(tmp_path: Path) -> None:
-    arms = Arms(torch.linspace(0, 1, 3, dtype=torch.float64).unsqueeze(-1))
+    arms = Arms(line(0, 1, 3))
     with BanditLoop(arms, MODEL, UCB, storage=tmp_path / "run.db") as loop:
         told = loop.tell(loop.ask().id, 1.0)
         failed = loop.fail(loop.ask().id)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
-from torch import Tensor
+from models.textbook import double
 
 from botorch_bandits import BanditGP, Box, Censored, ImprovedUpperConfidenceBound
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def scaled_matern(lengthscale: float = 0.2, nu: float = 2.5, scale: float = 1.0) -> ScaleKernel:

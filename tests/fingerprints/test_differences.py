@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import Kernel
+from models.textbook import double
 
 from botorch_bandits import (
     BanditGP,
@@ -157,8 +158,7 @@ def test_rounding_of_a_gain_bound_is_no_difference() -> None:
 
 def test_entries_of_a_tensor_are_compared_up_to_rounding() -> None:
     one, same, other = (
-        fingerprint({"x": torch.tensor([1e-9, 1e9], dtype=torch.float64) * v})
-        for v in (1.0, 1.0 + 1e-12, 1.0 + 1e-7)
+        fingerprint({"x": double([1e-9, 1e9]) * v}) for v in (1.0, 1.0 + 1e-12, 1.0 + 1e-7)
     )
     assert difference(one, same) == []
     (line,) = difference(one, other)

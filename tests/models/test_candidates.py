@@ -35,7 +35,7 @@ from botorch_bandits.models.prior_lists import (
     draw_lengthscales,
     lengthscale_ladder,
 )
-from models.textbook import double, linear, matern, posterior, squared_exponential, uniform
+from models.textbook import double, line, linear, matern, posterior, squared_exponential, uniform
 
 KINDS: dict[float, Callable[..., Any]] = {
     2.5: lambda length, scale: matern(2.5, length, scale),
@@ -516,8 +516,8 @@ def test_default_names_have_the_numbers_of_all_parts_of_a_kernel() -> None:
 
 def test_searches_start_near_the_best_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MOST_STARTS", 3)
-    X = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
-    Y = torch.tensor([[3.0], [0.0], [2.0], [5.0], [1.0]], dtype=torch.float64)
+    X = line(0.0, 1.0, 5)
+    Y = double([[3.0], [0.0], [2.0], [5.0], [1.0]])
     model = BanditGP.with_candidates([BanditGP.with_kernel(RBFKernel())])(X, Y)
     assert model.X_baseline.squeeze(-1).sort().values.tolist() == [0.0, 0.5, 0.75]
     few = BanditGP.with_candidates([BanditGP.with_kernel(RBFKernel())])(X[:2], Y[:2])

@@ -21,10 +21,12 @@ from botorch_bandits import BanditGP
 from botorch_bandits.models import condition
 from botorch_bandits.models.reading import hallucinate
 
-X = torch.tensor([[0.1, 0.3], [0.5, 0.9], [0.8, 0.2], [0.4, 0.4]], dtype=torch.float64)
+from .textbook import double
+
+X = double([[0.1, 0.3], [0.5, 0.9], [0.8, 0.2], [0.4, 0.4]])
 Y = X.sin().sum(-1, keepdim=True)
-NEW = torch.tensor([[0.25, 0.75], [0.6, 0.1]], dtype=torch.float64)
-POINTS = torch.tensor([[0.3, 0.3], [0.9, 0.7], [0.5, 0.5]], dtype=torch.float64)
+NEW = double([[0.25, 0.75], [0.6, 0.1]])
+POINTS = double([[0.3, 0.3], [0.9, 0.7], [0.5, 0.5]])
 
 MODELS: dict[str, Callable[[], BanditGP]] = {
     "closed form": lambda: BanditGP(X, Y, kernel=MaternKernel(nu=2.5), noise=0.1),

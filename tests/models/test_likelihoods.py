@@ -22,6 +22,8 @@ from botorch_bandits import (
 from botorch_bandits.models import hallucinate
 from botorch_bandits.models.likelihoods import collapse
 
+from .textbook import double, uniform
+
 NOISE = 0.05
 
 
@@ -80,9 +82,7 @@ def test_collapse_is_what_it_says() -> None:
 def test_posterior_is_that_of_all_rows(kernel: Kernel, transform: Any, num_points: int) -> None:
     """Also at as many points as there are rows, where noise could be mistaken."""
     raw, collapsed = both(kernel, input_transform=transform)
-    points = torch.rand(
-        3, num_points, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
-    )
+    points = uniform(3, num_points, 2, seed=1)
     for X in (points, points[0], points[0].unsqueeze(-2)):
         for noise in (False, True):
             expected = raw.posterior(X, observation_noise=noise)
@@ -100,7 +100,7 @@ def test_posterior_is_that_of_all_rows(kernel: Kernel, transform: Any, num_point
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_widths_and_confidence_sets_see_all_observations(kernel: Kernel) -> None:
     raw, collapsed = both(kernel)
-    points = torch.rand(7, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    points = uniform(7, 1, 2, seed=2)
     options = {"rkhs_bound": 4.0, "noise_bound": 0.3}
     for cls in (ImprovedUpperConfidenceBound, AMMUpperConfidenceBound, DMMUpperConfidenceBound):
         expected, found = cls(raw, **options), cls(collapsed, **options)
@@ -116,9 +116,9 @@ def test_widths_and_confidence_sets_see_all_observations(kernel: Kernel) -> None
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_conditioning_and_fantasies(kernel: Kernel) -> None:
     raw, collapsed = both(kernel)
-    new = torch.rand(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    points = torch.rand(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    outcomes = torch.tensor([[0.1], [0.2], [-0.3]], dtype=torch.float64)
+    new = uniform(3, 2, seed=4)
+    points = uniform(5, 2, seed=5)
+    outcomes = double([[0.1], [0.2], [-0.3]])
     fantasies = torch.stack([outcomes, 2 * outcomes])
     for Y in (outcomes, fantasies):
         X = new.expand(*Y.shape[:-1], 2)

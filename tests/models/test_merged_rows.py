@@ -19,7 +19,15 @@ from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
 from botorch_bandits.models.fits import log_marginal_likelihood
 from tests.records import rebuilt
 
-from .textbook import information_gain, log_likelihood, matern, posterior, squared_exponential
+from .textbook import (
+    double,
+    information_gain,
+    log_likelihood,
+    matern,
+    posterior,
+    squared_exponential,
+    uniform,
+)
 
 LENGTHSCALES = (0.3, 0.5)
 SCALE = 1.7
@@ -38,14 +46,14 @@ def rows_at_places(num_rows: int, num_places: int, seed: int = 0) -> tuple[torch
 def kernel(name: str = "Matern") -> ScaleKernel:
     base = RBFKernel(ard_num_dims=2) if name == "RBF" else MaternKernel(nu=2.5, ard_num_dims=2)
     built = ScaleKernel(base).double()
-    built.base_kernel.lengthscale = torch.tensor(LENGTHSCALES, dtype=torch.float64)
-    built.outputscale = torch.tensor(SCALE, dtype=torch.float64)
+    built.base_kernel.lengthscale = double(LENGTHSCALES)
+    built.outputscale = double(SCALE)
     return built
 
 
 def textbook(name: str, X: torch.Tensor, Y: torch.Tensor, at: torch.Tensor) -> dict[str, object]:
     """Posterior, information gain and marginal likelihood, from all rows."""
-    scales = torch.tensor(LENGTHSCALES, dtype=torch.float64)
+    scales = double(LENGTHSCALES)
     function = squared_exponential(scales, SCALE) if name == "RBF" else matern(2.5, scales, SCALE)
     residual = Y[:, 0] - PRIOR_MEAN
     mean, covariance = posterior(function, X, residual, NOISE, at)
@@ -66,7 +74,7 @@ def builder(name: str = "Matern", **options: object) -> ModelBuilder:
 @pytest.mark.parametrize("num_rows", [256, 293, 700])
 def test_merged_rows_are_all_rows(name: str, num_rows: int) -> None:
     X, Y = rows_at_places(num_rows, 30)
-    at = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    at = uniform(20, 2, seed=1)
     model = builder(name)(X, Y)
     expected = textbook(name, X, Y, torch.cat([at, X[:5]]))
     found = model.posterior(torch.cat([at, X[:5]]).unsqueeze(-2))

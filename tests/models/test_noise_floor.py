@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
-from torch import Tensor
 
 from botorch_bandits import (
     Arms,
@@ -18,18 +17,16 @@ from botorch_bandits import (
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.noise_floor import output_scale_of
 
-CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+from .textbook import double, line
+
+CHOICES = line(0.0, 1.0, 12)
 DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)}
 
 
 def scaled(variance: float, base: Kernel | None = None) -> Kernel:
     kernel = ScaleKernel(RBFKernel() if base is None else base).double()
-    kernel.outputscale = torch.tensor(variance, dtype=torch.float64)
+    kernel.outputscale = double(variance)
     return kernel
-
-
-def double(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.models import hallucinate
 from botorch_bandits.models.reading import PendingModel, posterior_of_each
 
-from .textbook import uniform
+from .textbook import double, uniform
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -125,7 +125,7 @@ def test_it_equals_conditioning_where_both_exist(build: Callable[[], Model]) -> 
         covariances = [each.distribution.covariance_matrix for each in (one, other)]
         assert torch.allclose(*covariances, rtol=0.0, atol=1e-10)
     # and scalarized, after conditioning
-    weights = torch.tensor([1.0, -0.5], dtype=torch.float64)[: model.num_outputs]
+    weights = double([1.0, -0.5])[: model.num_outputs]
     transform = ScalarizedPosteriorTransform(weights, offset=0.3)
     one = conditioned.posterior(points, posterior_transform=transform)
     other = pending.posterior(points, posterior_transform=transform)

@@ -29,10 +29,10 @@ from torch import Tensor
 from botorch_bandits import BanditGP, BanditGPRecipe
 from botorch_bandits.models import RefitWarning
 
-from .textbook import double, log_likelihood, matern, uniform
+from .textbook import double, log_likelihood, matern, normal, uniform
 
 X = uniform(23, 2, seed=0)
-NOISE = torch.randn(23, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+NOISE = normal(23, 1, seed=1)
 Y = 2.0 * (6.0 * X[:, :1]).sin() + X[:, 1:] + 0.2 * NOISE
 UNIT_BOX = double([[0.0, 0.0], [1.0, 1.0]])
 WIDE_BOX = double([[-1.0, -1.0], [2.0, 2.0]])

@@ -38,6 +38,8 @@ from botorch_bandits import (
 from botorch_bandits.confidence import UnreadablePriorError
 from botorch_bandits.confidence.prior_reading import read_prior
 
+from .textbook import double
+
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
 B, R, DELTA = 2.0, 0.1, 0.1
@@ -45,8 +47,8 @@ NOISE, LENGTHSCALE, OUTPUTSCALE, MEAN = 0.04, 0.4, 1.7, 0.3
 X = torch.linspace(0.02, 0.97, 18, dtype=torch.float64).reshape(9, 2)
 X[:, 1] = X[:, 1].sin()
 Y = (4.0 * X[:, :1]).sin() + X[:, 1:]
-POINTS = torch.tensor([[0.1, 0.7], [0.55, 0.2], [0.9, 0.9]], dtype=torch.float64)
-PENDING = torch.tensor([[0.3, 0.5], [0.75, 0.4]], dtype=torch.float64)
+POINTS = double([[0.1, 0.7], [0.55, 0.2], [0.9, 0.9]])
+PENDING = double([[0.3, 0.5], [0.75, 0.4]])
 BOUNDS: dict[str, Any] = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
 
 

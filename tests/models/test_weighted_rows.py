@@ -21,8 +21,10 @@ from botorch_bandits.models.reading import hallucinate
 
 from .textbook import (
     KernelFunction,
+    double,
     information_gain,
     matern,
+    normal,
     posterior,
     squared_exponential,
     uniform,
@@ -35,19 +37,19 @@ EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
 def weights_of(n: int, seed: int) -> Tensor:
     """Some below 1, some far above, some whole numbers."""
     return torch.exp(6.0 * uniform(n, seed=seed) - 2.0).where(
-        uniform(n, seed=seed + 1) < 0.7, torch.tensor(40.0, dtype=torch.float64)
+        uniform(n, seed=seed + 1) < 0.7, double(40.0)
     )
 
 
 def _matern(lengthscale: float) -> Kernel:
     kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.lengthscale = double(lengthscale)
     return kernel
 
 
 def _scaled(kernel: Kernel, scale: float) -> Kernel:
     scaled = ScaleKernel(kernel).double()
-    scaled.outputscale = torch.tensor(scale, dtype=torch.float64)
+    scaled.outputscale = double(scale)
     return scaled
 
 
@@ -143,7 +145,7 @@ def test_models_that_forget_fade_each_row_from_its_own_weight(forgetting: Any) -
 
 def fitted(weights: Tensor | None, n: int = 24) -> tuple[Any, Tensor, Tensor]:
     X = uniform(n, 2, seed=1)
-    noise = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    noise = normal(n, seed=2)
     levels = torch.ones(n, dtype=torch.float64) if weights is None else weights
     Y = (40.0 + (5.0 * X[:, 0]).sin() + 0.3 * noise / levels.sqrt()).unsqueeze(-1)
     build = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])

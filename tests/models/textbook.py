@@ -21,6 +21,16 @@ def uniform(*shape: int, seed: int) -> Tensor:
     return torch.rand(*shape, dtype=torch.float64, generator=generator)
 
 
+def normal(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def line(low: float, high: float, num_points: int) -> Tensor:
+    """``num_points x 1``, equally spaced from one end to the other."""
+    return torch.linspace(low, high, num_points, dtype=torch.float64).unsqueeze(-1)
+
+
 def distance(A: Tensor, B: Tensor, lengthscale: Tensor | float) -> Tensor:
     difference = (A / lengthscale).unsqueeze(-2) - (B / lengthscale).unsqueeze(-3)
     return difference.square().sum(-1).sqrt()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line
 
 from botorch_bandits import (
     Arms,
@@ -24,7 +25,7 @@ from botorch_bandits.problems import ArmsProblem
 from papers.runner import ArmsStudy, Method, build_experiments, play
 
 NUM_ARMS, LENGTHSCALE, LAM = 12, 0.2, 0.01
-CHOICES = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, NUM_ARMS)
 KERNEL = torch.exp(-(torch.cdist(CHOICES, CHOICES) ** 2) / (2 * LENGTHSCALE**2))
 OPTIONS = {"rkhs_bound": 9.0, "noise_bound": 0.1, "delta": 0.1}
 RECIPES: dict[str, Any] = {
@@ -78,7 +79,7 @@ def test_coverage_is_all_arms_in_all_rounds() -> None:
 
 def test_noise_and_regularization_may_differ_between_functions() -> None:
     values = study(2).values
-    levels = torch.tensor([0.01, 1.0], dtype=torch.float64)
+    levels = double([0.01, 1.0])
     trials = ArmsStudy(KERNEL, values, levels, 200, seed=3)
     recipe = ImprovedUpperConfidenceBound.with_options(rkhs_bound=9.0, noise_bound=levels)
     both = play(trials, Method("IGP-UCB", recipe, levels**2))

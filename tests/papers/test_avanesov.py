@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import BanditGP, BanditLoop, run
 from botorch_bandits.change_points import (
@@ -39,7 +40,7 @@ def test_settings_are_the_papers() -> None:
     assert oracle == OracleRestart(change_points=(300, 600, 900))
     assert cpd.exploration == never.exploration == math.sqrt(3.0)
     assert plain == NeverRestart(exploration=0.0)
-    half_sizes = torch.tensor([1.0, 5.0], dtype=torch.float64)
+    half_sizes = double([1.0, 5.0])
     levels = cpd.detector.thresholds(half_sizes, 1, 1.0)
     assert levels.tolist() == pytest.approx([2.6, 2.6 * 5 ** (-6 / 7)])
     assert cpd.detector.ridges(half_sizes, 1).tolist() == pytest.approx([1.0, 5 ** (1 / 7)])

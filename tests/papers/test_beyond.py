@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import Arms, BanditGP, BanditLoop
 from botorch_bandits.random_streams import RandomBlocks
@@ -46,8 +47,8 @@ def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
 
 
 def test_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
-    X = torch.tensor([0.1, 0.35, 0.4, 0.8], dtype=torch.float64)
-    y = torch.tensor([[0.3], [1.0], [1.1], [-0.4]], dtype=torch.float64)
+    X = double([0.1, 0.35, 0.4, 0.8])
+    y = double([[0.3], [1.0], [1.1], [-0.4]])
     points = torch.linspace(0, 1, 7, dtype=torch.float64)
     fits, means, variances, integrated = [], [], [], []
     for length in beyond.FITTED_LENGTHSCALES:
@@ -66,7 +67,7 @@ def test_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
     mean, variance = beyond.fitted_posterior(X, y, points)
     torch.testing.assert_close(mean, means[best])
     torch.testing.assert_close(variance, variances[best], atol=1e-9, rtol=1e-6)
-    share = torch.tensor(fits, dtype=torch.float64).softmax(0).unsqueeze(-1)
+    share = double(fits).softmax(0).unsqueeze(-1)
     middle = (share * torch.stack(means)).sum(0)
     spread = (share * (torch.stack(integrated) + (torch.stack(means) - middle).square())).sum(0)
     mean, variance = beyond.fitted_posterior(X, y, points, is_integrated=True)

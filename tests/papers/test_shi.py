@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits.random_streams import generator
 from papers import shi
@@ -15,7 +16,7 @@ BOX = [[0.0, 0.0], [2.0, 4.0]]
 
 
 def tensor(*numbers: float) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
+    return double(numbers)
 
 
 def test_a_step_of_oco_by_hand() -> None:
@@ -114,8 +115,8 @@ def test_playing_records_true_values_and_tells_noisy_ones() -> None:
 
 
 def test_slack_offsets_signed_violation_only_and_averages_end_where_a_method_stops() -> None:
-    constraint = torch.tensor([[1.0, -2.0, 1.0, 1.0]], dtype=torch.float64)
-    regret = torch.tensor([[1.0, 0.0, 0.0, 3.0]], dtype=torch.float64)
+    constraint = double([[1.0, -2.0, 1.0, 1.0]])
+    regret = double([[1.0, 0.0, 0.0, 3.0]])
     others = {"constraint": constraint, "stopped": torch.tensor([3]), "multiplier": tensor(2.0)}
     curve = Curves(regret, others)
     known = shi.averages(curve)

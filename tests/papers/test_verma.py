@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 from torch.nn import functional
 
 from botorch_bandits.problems import PoissonDelay
@@ -18,7 +19,7 @@ from papers.verma import Contexts, LateMethod, Learned, Line, Rows, play_late
 
 DELAYS, SEED, ROUNDS = PoissonDelay(3.0), 5, 45
 ACTIONS = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
-STAGES = torch.tensor([[0.1, 0.9], [0.4, 0.2]], dtype=torch.float64)
+STAGES = double([[0.1, 0.9], [0.4, 0.2]])
 
 
 def line() -> Line:

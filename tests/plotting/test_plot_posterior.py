@@ -9,6 +9,7 @@ import pytest
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel
+from models.textbook import double, uniform
 
 from botorch_bandits import Arms, BanditGP, BanditLoop, Box, Float, History, Integer, Space
 from botorch_bandits.plotting import plot_posterior
@@ -17,7 +18,7 @@ DTYPE = torch.float64
 
 
 def model(dim: int) -> BanditGP:
-    X = torch.rand(6, dim, generator=torch.Generator().manual_seed(0), dtype=DTYPE)
+    X = uniform(6, dim, seed=0)
     Y = X.sum(dim=-1, keepdim=True).sin()
     return BanditGP(X, Y, kernel=MaternKernel(nu=2.5).double(), noise=0.01)
 
@@ -50,7 +51,7 @@ def test_arms_and_queries_in_another_context() -> None:
     history = History(dim=1, context_dim=1)
     loop = BanditLoop(arms, None, context_dim=1, num_initial=3, seed=0, maximize=False)
     for z, cost in ((0.25, 1.0), (0.75, 2.0), (0.25, 3.0)):
-        query = loop.ask(torch.tensor([z], dtype=DTYPE))
+        query = loop.ask(double([z]))
         loop.tell(query.id, cost)
     history = loop.history
     ax = plot_posterior(of, arms, width=1.0, history=history, context=[0.25])
@@ -87,7 +88,7 @@ def test_two_dimensions_have_mean_and_deviation() -> None:
         assert labels["told"].get_xydata().tolist() == x[:1]
         assert labels["pending"].get_xydata().tolist() == x[1:]
     square = plot_posterior(of, Arms([[0.0, 0.0], [0.5, 1.0]]))[0]
-    means = expected(of, torch.tensor([[0.0, 0.0], [0.5, 1.0]], dtype=DTYPE))[0]
+    means = expected(of, double([[0.0, 0.0], [0.5, 1.0]]))[0]
     assert np.allclose(square.collections[0].get_array(), means)
 
 
@@ -101,7 +102,7 @@ def test_a_slice_of_a_space() -> None:
     loop.attach({"rate": 0.1, "depth": 2, "x": 0.75}, 2.0)
     ax = plot_posterior(of, space, history=loop.history, at={"depth": 2, "x": 0.5})
     line = ax.get_lines()[0]
-    X = torch.tensor([[v, 2.0, 0.5] for v in line.get_xdata()], dtype=DTYPE)
+    X = double([[v, 2.0, 0.5] for v in line.get_xdata()])
     assert np.allclose(line.get_ydata(), expected(of, X)[0])
     labels = {str(each.get_label()): each for each in ax.get_lines()}
     assert labels["told"].get_xydata().tolist() == [[-1.0, 1.0]]

@@ -10,12 +10,13 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import BanditLoop, Box, RandomSearch, run
 from botorch_bandits.plotting import LINE_STYLES, new_figure, plot_regret, plot_run
 from botorch_bandits.problems import RKHSFunction
 
-REGRET = torch.tensor([[1.0, 0.5, 0.0], [3.0, 0.5, 1.0], [2.0, 0.5, 2.0]], dtype=torch.float64)
+REGRET = double([[1.0, 0.5, 0.0], [3.0, 0.5, 1.0], [2.0, 0.5, 2.0]])
 TOTAL = np.array([[1.0, 1.5, 1.5], [3.0, 3.5, 4.5], [2.0, 2.5, 4.5]])
 CURVES = {
     "cumulative": TOTAL,
@@ -52,7 +53,7 @@ def test_results_of_runs_and_logarithmic_axes() -> None:
     from gpytorch.kernels import MaternKernel
 
     kernel = MaternKernel(nu=2.5).double()
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    bounds = double([[0.0], [1.0]])
     problem = RKHSFunction(kernel, bounds, rkhs_norm=1.0, seed=0, noise_std=0.1)
     results = [
         run(BanditLoop(Box(bounds), None, RandomSearch(), seed=s), problem, 4, progress=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 
 from botorch_bandits import (
     AdditiveEpochs,
@@ -161,7 +162,7 @@ def test_restarts_changes_and_what_came_before() -> None:
 @pytest.mark.parametrize("forgetting", [SlidingWindow(4), TimeVaryingKernel(0.1)])
 def test_a_loop_that_forgets_has_no_best_so_far(forgetting: Any) -> None:
     loop = BanditLoop(BOX, prior(), UCB, forgetting=forgetting, context_dim=1, seed=0)
-    contexts = torch.tensor([[0.5], [0.25], [0.5], [0.5]], dtype=torch.float64)
+    contexts = double([[0.5], [0.25], [0.5], [0.5]])
     run(loop, lambda x: float(x[0]), 4, contexts=contexts, progress=False)
     rewards, points = plot_run(loop)
     assert not any(label.startswith("best so far") for label in lines(rewards))

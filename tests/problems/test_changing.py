@@ -7,6 +7,7 @@ import pytest
 import torch
 from botorch.test_functions import Hartmann
 from gpytorch.kernels import MaternKernel, RBFKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits import Arms, Box
@@ -22,7 +23,7 @@ from botorch_bandits.problems import (
 from botorch_bandits.random_streams import derive_seed
 from papers.environments import gp_draws_of_periods
 
-CHOICES = torch.linspace(0, 2, 15, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 2, 15)
 ARMS = Arms(CHOICES)
 BOX = Box([[0.0], [2.0]])
 MATERN = MaternKernel(nu=2.5)
@@ -140,7 +141,7 @@ def test_drifting_gp_has_the_covariance_of_its_model() -> None:
     samples = torch.stack([draw(seed) for seed in range(num_draws)])
     with torch.no_grad():
         space = MaternKernel(nu=2.5).double()(points).to_dense()
-    times = torch.tensor(rounds, dtype=torch.float64)
+    times = double(rounds)
     decay = (1 - rate) ** ((times[:, None] - times[None, :]).abs() / 2)
     expected = torch.kron(decay, space)
     found = samples.mT @ samples / num_draws

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits.problems import ConstrainedArmsProblem, ConstrainedProblem
@@ -26,9 +27,7 @@ def gardner_by_hand(x: np.ndarray) -> tuple[float, float]:
 def test_gardner_against_scalar_arithmetic() -> None:
     problem = GardnerProblem()
     points = points_of(problem, 5, 40)
-    expected = torch.tensor(
-        [[gardner_by_hand(x) for x in rows] for rows in points.numpy()], dtype=torch.float64
-    )
+    expected = double([[gardner_by_hand(x) for x in rows] for rows in points.numpy()])
     close = {"rtol": 0.0, "atol": 1e-12}
     torch.testing.assert_close(problem(points, noise=False), expected[..., 0], **close)
     g = problem.constraint_values(points)
@@ -66,8 +65,8 @@ def test_grids_of_gardner_have_their_own_optimum(num_points: int, published: flo
 
 def test_optimal_arms_are_feasible_with_several_constraints() -> None:
     choices = torch.arange(4, dtype=torch.float64).unsqueeze(-1)
-    values = torch.tensor([5.0, 2.0, 3.0, 3.0], dtype=torch.float64)
-    table = torch.tensor([[-1.0, 0.1], [-1.0, -1.0], [0.0, -2.0], [-0.5, 0.0]], dtype=torch.float64)
+    values = double([5.0, 2.0, 3.0, 3.0])
+    table = double([[-1.0, 0.1], [-1.0, -1.0], [0.0, -2.0], [-0.5, 0.0]])
     problem = ConstrainedArmsProblem(choices, values, table)
     assert problem.num_constraints == 2
     assert problem.feasible.tolist() == [False, True, True, True]

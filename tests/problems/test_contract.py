@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.test_functions.base import BaseTestProblem
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double, uniform
 from torch import Tensor
 
 from botorch_bandits.problems import (
@@ -18,10 +19,8 @@ from botorch_bandits.problems import (
 )
 from papers.environments import Hartmann3Reward
 
-BOX = torch.tensor([[-1.0, 0.0], [1.0, 3.0]], dtype=torch.float64)
-ARMS = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(
-    40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5)
-)
+BOX = double([[-1.0, 0.0], [1.0, 3.0]])
+ARMS = BOX[0] + (BOX[1] - BOX[0]) * uniform(40, 2, seed=5)
 MATERN = ScaleKernel(MaternKernel(nu=2.5))
 
 BOX_PROBLEMS: dict[str, Callable[[], BaseTestProblem]] = {

@@ -9,6 +9,7 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits.problems import gp_draw_on_arms
@@ -18,8 +19,8 @@ def se_kernel(lengthscale: float, scale: float) -> ScaleKernel:
     """A scaled squared exponential kernel of GPyTorch in float64."""
     kernel = ScaleKernel(RBFKernel()).double()
     # GPyTorch would round a plain Python number to float32.
-    kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    kernel.outputscale = double(scale)
     return kernel
 
 
@@ -31,7 +32,7 @@ def se_matrix(points: Tensor, lengthscale: float, scale: float) -> Tensor:
 
 def column(num_points: int, upper: float = 1.0) -> Tensor:
     """Equally spaced points on a line, as arms."""
-    return torch.linspace(0.0, upper, num_points, dtype=torch.float64).unsqueeze(-1)
+    return line(0.0, upper, num_points)
 
 
 def test_draw_applies_the_symmetric_square_root() -> None:

@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RBFKernelGrad, ScaleKernel
+from models.textbook import double, line
 from torch import Tensor
 
 from botorch_bandits.problems import RKHSFunction
 
-BOX = torch.tensor([[-2.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-LENGTHSCALES = torch.tensor([0.7, 0.3], dtype=torch.float64)
+BOX = double([[-2.0, 1.0], [1.0, 2.0]])
+LENGTHSCALES = double([0.7, 0.3])
 
 
 def se_kernel(scale: float = 1.0) -> ScaleKernel:
@@ -20,7 +21,7 @@ def se_kernel(scale: float = 1.0) -> ScaleKernel:
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
     kernel.base_kernel.lengthscale = LENGTHSCALES
     # GPyTorch would round a plain Python number to float32.
-    kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+    kernel.outputscale = double(scale)
     return kernel
 
 
@@ -35,7 +36,7 @@ def se_matrix(left: Tensor, right: Tensor, scale: float = 1.0) -> Tensor:
             )
             row.append(scale * math.exp(-0.5 * exponent))
         rows.append(row)
-    return torch.tensor(rows, dtype=torch.float64)
+    return double(rows)
 
 
 def exponential_matrix(left: Tensor, right: Tensor, lengthscale: float) -> Tensor:
@@ -67,10 +68,10 @@ def test_value_and_norm_match_the_written_out_kernel(scale: float) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_optimum_in_one_dimension_matches_a_dense_grid(seed: int) -> None:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(0.05, dtype=torch.float64)
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    kernel.lengthscale = double(0.05)
+    bounds = double([[0.0], [1.0]])
     problem = RKHSFunction(kernel, bounds, rkhs_norm=5.0, seed=seed)
-    grid = torch.linspace(0.0, 1.0, 100_001, dtype=torch.float64).unsqueeze(-1)
+    grid = line(0.0, 1.0, 100_001)
     best_on_grid = problem(grid).max().item()
     # Half a grid step costs at most |f''| h^2 / 8 <= norm sqrt(3) / ell^2 h^2 / 8.
     slack = 5.0 * math.sqrt(3.0) / 0.05**2 * 1e-10 / 8.0
@@ -81,7 +82,7 @@ def test_optimum_in_one_dimension_matches_a_dense_grid(seed: int) -> None:
 def test_on_arms_has_the_norm_and_the_exact_optimum() -> None:
     choices = points_in_box(25, seed=6)
     kernel = MaternKernel(nu=0.5).double()
-    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    kernel.lengthscale = double(0.4)
     problem = RKHSFunction.on_arms(kernel, choices, num_centers=40, rkhs_norm=2.0, seed=1)
     gram = exponential_matrix(choices, choices, 0.4)
     # All centers are arms, so the interpolant on the arms is the function itself.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from models.textbook import double
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -21,7 +21,7 @@ from botorch_bandits.problems.tuning import TuningProblem, load_csv, load_datase
 def test_svm_reward_is_the_cross_validated_accuracy() -> None:
     inputs, labels = load_breast_cancer(return_X_y=True)
     problem = TuningProblem("svm", inputs, labels)
-    x = torch.tensor([0.7, -1.9], dtype=torch.float64)
+    x = double([0.7, -1.9])
     expected = cross_val_score(
         make_pipeline(StandardScaler(), SVC(C=10**0.7, gamma=10**-1.9)),
         inputs,
@@ -102,7 +102,7 @@ def test_csv_files(tmp_path: Path) -> None:
 
 def test_values_by_name_and_coordinates_are_the_same_point() -> None:
     problem = TuningProblem("svm", *load_iris(return_X_y=True))
-    x = torch.tensor([0.3, -1.2], dtype=torch.float64)
+    x = double([0.3, -1.2])
     assert problem(problem.space.decode(x)) == problem(x)
     assert problem.space.decode(x) == {"C": 10.0**0.3, "gamma": 10.0**-1.2}
     assert problem.space.decode(problem.box.bounds[1]) == {"C": 100.0, "gamma": 10.0}

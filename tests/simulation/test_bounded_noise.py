@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import line
 
 from botorch_bandits.acquisition import GPUpperConfidenceBound, Replicates
 from botorch_bandits.core.priors import Prior
@@ -12,7 +13,7 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.simulation import SimulationResult
 from botorch_bandits.simulation.arms import play_arms
 
-CHOICES = torch.linspace(0.0, 1.0, 11, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0.0, 1.0, 11)
 LEVEL = 0.3
 
 

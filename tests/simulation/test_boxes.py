@@ -9,6 +9,7 @@ import pytest
 import torch
 from botorch.test_functions import Ackley, BraninCurrin, Hartmann
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from models.textbook import double
 from other_device import other_device
 from torch import Tensor
 
@@ -41,13 +42,13 @@ RECIPES: dict[str, AcquisitionRecipe] = {
 def kernel(nu: float = 2.5, lengthscale: float = 0.3, outputscale: float = 1.0) -> Any:
     base = RBFKernel() if nu == math.inf else MaternKernel(nu=nu)
     scaled = ScaleKernel(base).double()
-    scaled.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    scaled.outputscale = torch.tensor(outputscale, dtype=torch.float64)
+    scaled.base_kernel.lengthscale = double(lengthscale)
+    scaled.outputscale = double(outputscale)
     return scaled
 
 
 def unit_problem(seed: int = 0, dim: int = 2) -> RKHSFunction:
-    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+    bounds = double([[0.0] * dim, [1.0] * dim])
     return RKHSFunction(kernel(), bounds, seed=seed, noise_std=0.1)
 
 

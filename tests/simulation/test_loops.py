@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
+from models.textbook import line
 from pairwise import by_day
 
 from botorch_bandits import (
@@ -42,7 +43,7 @@ from botorch_bandits.problems import (
 )
 from papers.environments import GardnerProblem
 
-CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, 15)
 ARMS = Arms(CHOICES)
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.05, lengthscale=0.25)
 LIST = BanditGP.with_candidates(

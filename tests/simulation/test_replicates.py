@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from models.textbook import double, line
 from other_device import other_device
 from pairwise import by_day
 
@@ -39,7 +40,7 @@ from botorch_bandits.core.posterior import FIRST_ROOM
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
 
-CHOICES = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+CHOICES = line(0, 1, 30)
 LENGTHSCALE, LAM = 0.15, 0.02
 KERNEL_MATRIX = torch.exp(-(torch.cdist(CHOICES, CHOICES) ** 2) / (2 * LENGTHSCALE**2))
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
@@ -85,7 +86,7 @@ OF_LISTS: dict[str, AcquisitionRecipe] = {
 
 def problems(count: int) -> list[ArmsProblem]:
     kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    kernel.lengthscale = double(LENGTHSCALE)
     return [gp_draw_on_arms(kernel, CHOICES, seed=i, noise_std=0.1) for i in range(count)]
 
 
@@ -106,7 +107,7 @@ def test_replicates_play_what_loops_play(name: str, num_initial: int, num_rounds
 
 
 def test_bounds_of_norm_and_noise_per_replicate() -> None:
-    bounds = torch.tensor([3.0, 20.0], dtype=torch.float64)
+    bounds = double([3.0, 20.0])
     for cls in (ImprovedUpperConfidenceBound, DMMUpperConfidenceBound, AMMUpperConfidenceBound):
         both = cls.with_options(rkhs_bound=bounds, noise_bound=0.1, delta=0.1)
         played = simulate(problems(2), Policy(MODEL, both), 25, seed=1, progress=False)

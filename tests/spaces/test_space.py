@@ -15,6 +15,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import Categorical, Fixed, Float, Integer, Space
@@ -36,10 +37,6 @@ SMALL = Space(
     num_restarts=4,
     raw_samples=64,
 )
-
-
-def double(values: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def seeded(seed: int) -> torch.Generator:

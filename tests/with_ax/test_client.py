@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from models.textbook import double
 
 pytest.importorskip(
     "ax.api.client", reason="needs Ax, the extra ax: pip install -c constraints.txt -e '.[ax]'"
@@ -191,7 +192,7 @@ def test_ax_builds_and_maximizes_it(name: str, built: list[BanditAcquisition]) -
         assert acqf.posterior_transform.offsets.tolist() == [0.0, 3.0]
     with torch.no_grad():
         values = acqf(grid())
-        here = acqf(torch.tensor([[[x]]], dtype=torch.float64))
+        here = acqf(double([[[x]]]))
     assert here >= values.max() - 0.01 * (values.max() - values.min())
 
 
@@ -204,7 +205,7 @@ def test_the_known_minimum_of_a_loss_is_its_largest_value(
     client.attach_trial({"x": 0.5})
     ask(client)
     assert built[-1].pseudo_values == (150.0,)
-    pending = torch.tensor([[0.5]], dtype=torch.float64)
+    pending = double([[0.5]])
     with torch.no_grad():
         before = float(built[-1].base_model.posterior(pending).mean)
         after = float(built[-1].model.posterior(pending).mean)

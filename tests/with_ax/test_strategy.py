@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from models.textbook import double
 
 pytest.importorskip(
     "ax.api.client", reason="needs Ax, the extra ax: pip install -c constraints.txt -e '.[ax]'"
@@ -98,7 +99,7 @@ def agree(ours: tuple[BanditAcquisition, float], theirs: tuple[BanditAcquisition
 
     Which of two hills of the same height a search found does not matter.
     """
-    points = [torch.tensor([[[x]]], dtype=torch.float64) for x in (ours[1], theirs[1])]
+    points = [double([[[x]]]) for x in (ours[1], theirs[1])]
     X = torch.cat([grid(), *points])
     with torch.no_grad():
         here, there = ours[0](X), theirs[0](X)
@@ -284,8 +285,8 @@ class FixedGP(BanditGP):
     @classmethod
     def construct_inputs(cls, training_data: Any, **options: Any) -> dict[str, Any]:
         kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
-        kernel.base_kernel.lengthscale = torch.tensor(0.3, dtype=torch.float64)
-        kernel.outputscale = torch.tensor(30.0**2, dtype=torch.float64)
+        kernel.base_kernel.lengthscale = double(0.3)
+        kernel.outputscale = double(30.0**2)
         data = {"train_X": training_data.X, "train_Y": training_data.Y}
         return {**data, "kernel": kernel, "noise": 1.0, "prior_mean": 120.0, **options}
 
