@@ -94,9 +94,13 @@ from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
 
 Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
 
 Models: TypeAlias = BanditGPRecipe | Sequence[BanditGPRecipe] | CandidatesRecipe | DefaultCandidates
 """One prior, a list of priors, or a list whose output scales the first outcomes determine."""
+
+AT_ONCE = 32
+"""Outcomes on record that are weighed at a time."""
 
 NEAR_THE_BEST = 3.0
 """A start counts as the change if its evidence is within this many nats of the largest."""
@@ -133,10 +137,11 @@ def log_mixture(residuals: Array, variances: Array, noise: Array, members: Array
         members: ``c``, ``ln(1 - e)`` and ``ln e``, ``3 x ...``.
     """
     factors, log_inner, log_outer = members
-    inner = log_inner + log_normal(residuals, variances + factors * noise)
+    inner: Array = log_inner + log_normal(residuals, variances + factors * noise)
+    if np.all(np.isneginf(log_outer)):
+        return inner
     outer = log_outer + log_normal(residuals, variances + OUTLIER_FACTOR * factors * noise)
-    mixed: Array = np.logaddexp(inner, outer)
-    return mixed
+    return np.logaddexp(inner, outer)
 
 
 def log_sum(values: Array) -> Array:
@@ -146,11 +151,25 @@ def log_sum(values: Array) -> Array:
     return total
 
 
-def is_kept(start: int, num_issued: int) -> bool:
-    """Return whether a start, counted from the segment's first query, is still needed."""
-    age = num_issued - start + 1
-    exponent = max(0, age.bit_length() - 2)  # floor(log2(age / 2))
-    return start % 2**exponent == 0
+def _passed_on(log_masses: Array, kept: NDArray[np.bool_]) -> Array:
+    """Return the masses after those of starts that are dropped went to the next that is kept."""
+    # groups of starts that end with one that is kept; the newest one always is
+    first = np.append(0, np.flatnonzero(kept)[:-1] + 1)
+    passed = np.full(len(kept), -math.inf)
+    passed[kept] = np.logaddexp.reduceat(log_masses, first)
+    return passed
+
+
+def _summed(first: Array, added: Array) -> Array:
+    """Return ``first`` and its sums with one, two, ... of ``b`` summands, ``(b + 1) x ...``."""
+    return np.cumsum(np.concatenate([first[None], added]), axis=0)
+
+
+def is_kept(starts: Numbers, num_issued: Numbers) -> NDArray[np.bool_]:
+    """Return which starts, counted from the segment's first query, are still needed, broadcast."""
+    power = starts & -starts  # the largest power of two that divides a start
+    kept: NDArray[np.bool_] = num_issued - starts < 4 * power - 1
+    return kept
 
 
 @dataclass(frozen=True)
@@ -445,11 +464,19 @@ class EvidenceEngine:
 
 
 class Row(NamedTuple):
-    """An outcome: the number of its query, its input as the kernels see it, and ``m`` numbers."""
+    """An outcome.
+
+    Attributes:
+        query: The number of its query.
+        x: The input as the kernels see it.
+        y: ``m`` numbers.
+        issued: The number of queries that were issued before it came.
+    """
 
     query: int
     x: Tensor
     y: Array
+    issued: int
 
 
 class EvidenceStream:
@@ -462,10 +489,9 @@ class EvidenceStream:
 
     Attributes:
         num_issued: The number of queries so far.
-        starts: The starts that are kept, by the numbers of their queries, ascending.
     """
 
-    starts: tuple[int, ...]
+    _starts: Numbers  # s: those that were kept when outcomes were weighed last, ascending
     _won: Array  # 2 x s: of each start the logarithm of its mass, and ln E_j
     _own: Array  # s x m x c: the logarithms of the densities that it gave to the outcomes
 
@@ -481,7 +507,7 @@ class EvidenceStream:
         self._begin(1, [], self._priors.log_weights)
 
     def issue(self, x: Any, context: Any = None, is_checked: bool = False) -> int:
-        """Record that a query is issued, drop starts that are not needed, and open one at it.
+        """Record that a query is issued, which opens a start at it and may end some others.
 
         Args:
             x: A point of the domain.
@@ -492,15 +518,8 @@ class EvidenceStream:
             Its number, from 1 over all segments.
         """
         located = self._engine.locate(x, context, self.num_issued + 1, is_checked)
-        self._prune()
         self.num_issued += 1
         self._pending[self.num_issued] = located
-        n, scale = self.num_issued - self._offset, self._detector.change_scale
-        if n >= 2:
-            weight = math.log(scale / ((n - 2.0 + scale) * (n - 1.0 + scale)))
-            self.starts = (*self.starts, self.num_issued)
-            self._won = np.append(self._won, [[weight], [0.0]], axis=1)
-            self._own = np.append(self._own, np.zeros((1, *self._priors.noise.shape)), axis=0)
         return self.num_issued
 
     def tell(
@@ -533,21 +552,24 @@ class EvidenceStream:
                 "has already been told."
             )
         outcome = self._checked(y)
-        row = Row(query, self._pending.pop(query), outcome)
+        row = Row(query, self._pending.pop(query), outcome, self.num_issued)
         if len(self._first) < self._priors.num_skipped:
             self._first.append(row)
             if len(self._first) == self._priors.num_skipped:
+                self._weigh()
                 self._priors = self._engine.priors_given([first.y[0] for first in self._first])
                 kept = [first for first in self._first if first.query >= self._first_counted]
                 self._use(kept)
             return None
         if query < self._first_counted:
             return None
-        if not bets:
+        if bets:
+            self._waiting.append(row)
+            if len(self._waiting) == AT_ONCE:
+                self._weigh()
+        else:
             self._rows.append(row)
-            return None
-        self._bet(outcome, *self._predict(row))
-        return self.test() if tests else None
+        return self.test() if bets and tests else None
 
     def forget(self, query: int) -> None:
         """Record that the outcome of a query will never come.
@@ -580,28 +602,35 @@ class EvidenceStream:
         Raises:
             ValueError: If it is not one of the starts.
         """
-        log_weights = self._priors.log_weights
+        log_weights, starts = self._priors.log_weights, self.starts
         if keep_from is not None:
-            if keep_from not in self.starts:
+            if keep_from not in starts:
                 raise ValueError(
-                    f"keep_from is {keep_from}; it must be one of the starts {self.starts}."
+                    f"keep_from is {keep_from}; it must be one of the starts {starts}."
                 )
-            log_weights = log_weights + self._own[self.starts.index(keep_from)]
+            log_weights = log_weights + self._own[starts.index(keep_from)]
         self._segment += 1
         first = self.num_issued + 1 if keep_from is None else keep_from
         self._begin(first, [row for row in self._rows if row.query >= first], log_weights)
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The starts that are kept, by the numbers of their queries, ascending."""
+        self._weigh()
+        return tuple(self._starts.tolist())
+
     def test(self) -> EvidenceTest:
         """Return the present evidence."""
+        starts = self.starts
         scale, (log_masses, log_evidences) = self._detector.change_scale, self._won
         rest = math.log(scale / (max(self.num_issued - self._offset, 1) - 1.0 + scale))
         statistic = float(log_sum(np.append(log_masses, rest)))
         statistic += float((self._log_nulls - self._log_best()).sum())
         threshold = -math.log(self._detector.level(self._segment))
         change = None
-        if self.starts:
+        if starts:
             near = np.flatnonzero(log_evidences >= log_evidences.max() - NEAR_THE_BEST)
-            change = self.starts[int(near[-1])]
+            change = starts[int(near[-1])]
         weights = log_sum(self._weights[0] + self._fits[0])  # c
         return EvidenceTest(
             num_outcomes=len(self._rows) - self._num_kept,
@@ -609,7 +638,7 @@ class EvidenceStream:
             threshold=threshold,
             detected=change is not None and statistic >= threshold,
             change=change,
-            starts=self.starts,
+            starts=starts,
             log_evidences=tuple(log_evidences.tolist()),
             segment=self._segment,
             candidate_weights=tuple(np.exp(weights - log_sum(weights)).tolist()),
@@ -624,7 +653,8 @@ class EvidenceStream:
             log_weights: ``c`` or ``m x c``, the weights of the candidates up to a factor.
         """
         self._first_counted, self._offset = first_counted, self.num_issued
-        self.starts, self._won = (), np.zeros((2, 0))
+        self._num_opened = self.num_issued + 1  # the null begins with the first query
+        self._starts, self._won = np.zeros(0, dtype=np.int64), np.zeros((2, 0))
         self._use(rows, log_weights)
 
     def _use(self, rows: list[Row], log_weights: Array | None = None) -> None:
@@ -637,46 +667,87 @@ class EvidenceStream:
         self._weights = np.broadcast_to(spread[..., None], (*shape, num_members))
         self._fits = np.zeros(self._weights.shape)  # ln L_h of each member, m x c x h
         self._log_nulls = np.zeros(shape[0])  # of the mixtures, m
-        self._own = np.zeros((len(self.starts), *shape))
+        self._own = np.zeros((len(self._starts), *shape))
         self._rows: list[Row] = []
+        self._waiting: list[Row] = []  # outcomes that are told and not weighed
         self._suffixes = Suffixes(self._priors.each, self._engine.dim)
-        for row in rows:
-            self._predict(row)
+        for i in range(0, len(rows), AT_ONCE):
+            self._predict(rows[i : i + AT_ONCE], self._starts)
         self._num_kept = len(rows)
 
-    def _predict(self, row: Row) -> tuple[Array, Array]:
-        """Add a row to the posteriors; return its means and variances, ``(1 + s) x m x c`` each.
+    def _predict(self, rows: Sequence[Row], starts: Numbers) -> tuple[Array, Array]:
+        """Add rows to the posteriors; return means and variances, ``b x (1 + s) x m x c`` each.
 
-        The null comes first, and then the ``s`` starts up to the query.
+        The null comes first, and then the ``s`` starts.
         """
-        self._rows.append(row)
+        self._rows += rows
         m, c = self._priors.noise.shape
-        found = self._suffixes.observe(row.x, np.tile(row.y, c), row.query, self.starts)
-        means, variances = (values.reshape(-1, c, m).swapaxes(1, 2) for values in found)
+        X, Y = torch.stack([row.x for row in rows]), np.tile([row.y for row in rows], c)
+        found = self._suffixes.observe(X, Y, [row.query for row in rows], starts)
+        means, variances = (each.reshape(*each.shape[:2], c, m).swapaxes(2, 3) for each in found)
         return means, variances
 
-    def _bet(self, y: Array, means: Array, variances: Array) -> None:
-        """Update fits, evidences and masses with one outcome.
+    def _weigh(self) -> None:
+        """Open and drop starts, and weigh the outcomes that were told since the last time."""
+        rows, self._waiting = self._waiting, []
+        opened = np.arange(max(self._num_opened, self._offset + 1), self.num_issued) + 1
+        n, scale, self._num_opened = (
+            opened - self._offset,
+            self._detector.change_scale,
+            self.num_issued,
+        )
+        weights = np.log(scale / ((n - 2.0 + scale) * (n - 1.0 + scale)))
+        starts = np.append(self._starts, opened)
+        log_masses, log_evidences = np.append(self._won, [weights, 0.0 * weights], axis=1)
+        own = np.zeros((len(starts), *self._priors.noise.shape))
+        own[: len(self._own)] = self._own
+        # of the starts so far, those that are kept at each outcome, and now
+        issued = np.array([*(row.issued for row in rows), self.num_issued])[:, None]
+        kept = is_kept(starts - self._offset, issued - self._offset - 1)  # (b + 1) x s
+        if rows:
+            used = np.flatnonzero(kept[:-1].any(0))
+            moves = kept[:-1, used] & (starts[used] <= [[row.query] for row in rows])
+            won, own[used] = self._bet(rows, starts[used], own[used], moves)
+            log_evidences[used] += won.sum(0)
+        for i, still in enumerate(kept):
+            if not still.all():
+                log_masses = _passed_on(log_masses, still)
+            if i < len(rows):
+                log_masses[used] += won[i]
+        self._starts, self._own = starts[still], own[still]
+        self._won = np.stack([log_masses[still], log_evidences[still]])
+
+    def _bet(
+        self, rows: Sequence[Row], starts: Numbers, own: Array, moves: NDArray[np.bool_]
+    ) -> tuple[Array, Array]:
+        """Update the fits with outcomes, one after the other.
 
         Args:
-            y: ``m``.
-            means: Of the null and the ``s`` starts up to the query, ``(1 + s) x m x c``.
-            variances: The same, without noise.
+            rows: ``b`` outcomes.
+            starts: ``s`` starts.
+            own: The logarithms of the densities that they gave to earlier outcomes, ``s x m x c``.
+            moves: The starts that an outcome changes, ``b x s``.
+
+        Returns:
+            What each outcome adds to the evidence of each start, ``b x s``, and ``own`` after them.
         """
-        residuals, noise, num_moved = y[:, None] - means, self._priors.noise, len(means) - 1
-        null = residuals[0, ..., None], variances[0, ..., None], noise[..., None]
-        found = log_mixture(*null, self._members[:, None, None])  # m x c x h
+        means, variances = self._predict(rows, starts)
+        residuals = np.stack([row.y for row in rows])[:, None, :, None] - means
+        noise = self._priors.noise
+        null = residuals[:, 0, ..., None], variances[:, 0, ..., None], noise[..., None]
+        found = log_mixture(*null, self._members[:, None, None])  # b x m x c x h
+        fits = _summed(self._fits, found)  # (b + 1) x m x c x h
         # a start bets with the best member of each candidate before the outcome
-        best = self._members[:, self._fits.argmax(-1)]  # 3 x m x c
-        each = log_mixture(residuals[1:], variances[1:], noise, best)  # s x m x c
+        best = self._members[:, fits[:-1].argmax(-1)]  # 3 x b x m x c
+        each = log_mixture(residuals[:, 1:], variances[:, 1:], noise, best[:, :, None])
+        each[~moves] = 0.0  # b x s x m x c
         # and with the mixture over the candidates
-        own = self._priors.log_weights + self._own[:num_moved]
-        alternatives = log_sum(own + each) - log_sum(own)  # s x m
-        self._own[:num_moved] += each
-        before = self._log_nulls
-        self._fits += found
-        self._log_nulls = log_sum(log_sum(self._weights + self._fits))
-        self._won[:, :num_moved] += alternatives.sum(-1) - (self._log_nulls - before).sum()
+        owns = _summed(own, each)  # (b + 1) x s x m x c
+        alternatives = np.diff(log_sum(self._priors.log_weights + owns), axis=0).sum(-1)  # b x s
+        log_nulls = log_sum(log_sum(self._weights + fits))  # (b + 1) x m
+        self._fits, self._log_nulls = fits[-1], log_nulls[-1]
+        won = np.where(moves, alternatives - np.diff(log_nulls, axis=0).sum(-1, keepdims=True), 0.0)
+        return won, owns[-1]
 
     def _log_best(self) -> Array:
         """Return the logarithm of the largest likelihood in the null, ``m``."""
@@ -694,19 +765,6 @@ class EvidenceStream:
                 for K, y, prior in given
             ]
         )
-
-    def _prune(self) -> None:
-        """Give the masses of starts that are not needed to the next later start that is kept."""
-        n = self.num_issued - self._offset
-        kept = [is_kept(start - self._offset, n) for start in self.starts]
-        if all(kept):
-            return
-        # groups of starts that end with one that is kept; the newest one always is
-        first = np.append(0, np.flatnonzero(kept)[:-1] + 1)
-        log_masses = np.logaddexp.reduceat(self._won[0], first)
-        self._won = np.stack([log_masses, self._won[1][kept]])
-        self._own = self._own[kept]
-        self.starts = tuple(itertools.compress(self.starts, kept))
 
     def _checked(self, y: float | Sequence[float] | Tensor) -> Array:
         values = y if np.ndim(y) else [y]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -95,14 +95,6 @@ class Rows:
             None if self.front is None else self.front[first],
             distinct,
         )
-
-    def with_outcomes(self, Y: Tensor) -> Rows:
-        """Return the same rows with other outcomes.
-
-        Args:
-            Y: ``n x m`` outcomes.
-        """
-        return replace(self, Y=Y)
 
 
 def changes_between(old: Rows, new: Rows) -> tuple[Sequence[int], Sequence[int]] | None:

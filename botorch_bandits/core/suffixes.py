@@ -1,44 +1,39 @@
-r"""The posteriors of suffixes of one stream, each evaluated only at the newest input.
+r"""The posteriors of suffixes of one stream, each evaluated only at the newest inputs.
 
-A suffix has the rows since some start. All suffixes share one factor: with the rows in the order
-of their queries, and :math:`K + \Lambda = U U^\top` with an UPPER triangular :math:`U`, the rows
-since any row :math:`i` have the factor :math:`U_{i:, i:}`, and :math:`W = U^{-1}` is upper
-triangular as well. So, for the covariances :math:`k` of the newest input with all rows, and for all
-suffixes at once,
+A suffix has the rows since some start. All suffixes share one factor of the older rows: with these
+in the order of their queries, and :math:`K + \Lambda = U U^\top` with an UPPER triangular
+:math:`U`, the rows since any row :math:`i` have the factor :math:`U_{i:, i:}`, and
+:math:`W = U^{-1}` is upper triangular as well. So, for the covariances :math:`k` and :math:`k'` of
+two new inputs with the older rows, and for all suffixes at once,
 
 .. math::
    v = W k, \qquad z = W (y - m), \qquad
    \mu_i = m + \sum_{j \ge i} v_j z_j, \qquad
-   \sigma_i^2 = k(x, x) - \sum_{j \ge i} v_j^2 .
+   c_i = k(x, x') - \sum_{j \ge i} v_j v'_j .
 
-**One more row**, at position :math:`p` (late outcomes do not come last), changes the rows before
-it. With :math:`t_i = \sigma_i^2 + \lambda` and, over the rows as they were,
-:math:`B_i = \sum_{j \ge i} v_j W_j - e_p`,
+**Recent rows**, a few dozen, have in each suffix a factor of their own,
+:math:`L L^\top = c + \Lambda`, in the order in which their outcomes came. It grows by the rows of a
+block, and with :math:`w = L^{-1} (y - \mu)`, outcome :math:`r` is predicted from everything before
+it by
 
-.. math::
-   W_{\text{new}} = - B_p / \sqrt{t_p}, \qquad
-   W_i \leftarrow \sqrt{t_{i+1} / t_i} \; W_i + \frac{v_i}{\sqrt{t_i t_{i+1}}} B_{i+1}
-   \quad (i < p),
+.. math:: y_r - L_{rr} w_r, \qquad L_{rr}^2 - \lambda .
 
-and :math:`z` changes likewise, with the residual of the prediction, :math:`\mu_i - y`, for
-:math:`B_i`. This is the closed form of the rank-one downdate of :math:`U` whose vector is the
-column of the new row; it takes ``n^2`` operations for all suffixes together.
+When they are many, they join the older rows, whose factor is computed anew.
 
-**Points that repeat.** Rows of one point count as one, with their mean outcome and ``1 / count`` of
-the noise. They are merged when enough have come.
+**Points that repeat.** Older rows of one point that no start separates are one row, with their mean
+outcome and ``1 / count`` of the noise.
 
 **Several priors** are a batch dimension. Those that differ only in their output scale, at the same
-ratio of noise variance to output scale, share ``W``, which is kept for output scale 1.
+ratio of noise variance to output scale, share all factors, which are kept for output scale 1.
 
-Source: Rasmussen and Williams 2006, algorithm 2.1, in reverse order; Gill, Golub, Murray and
-Saunders 1974 for the rank-one change.
+Source: Rasmussen and Williams 2006, algorithm 2.1, in reverse order for the older rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,23 +42,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.core.kernels import KernelList, kernel_function, unit_prior
+from botorch_bandits.core.priors import cholesky
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-BLOCK = 48
-"""Rows that change together: their matrix product costs less than the memory that it reads."""
+RECENT = 32
+"""Rows that are recent at most, or a sixteenth of the older ones if these are more.
 
-NEWER = np.triu(np.ones((BLOCK, BLOCK)), 1)
-"""In row i, 1 for the rows of a block that are newer than row i."""
+Older rows are factorized anew when there are more recent ones, so this has to be rare; but each
+suffix has a factor of the recent ones."""
 
 ROOM = 16
-"""Rows for which memory is allocated at once, besides an eighth of those that there are."""
-
-REPEATS = 32
-"""Rows after which repeated points are merged, or half of the rows if these are more.
-
-A merge factorizes anew, so it has to be rare."""
+"""Points for which memory is allocated at once, besides an eighth of those that there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,161 +73,168 @@ class SuffixPrior:
 
 
 class Suffixes:
-    """Posteriors of suffixes of a stream under ``g`` priors; :meth:`observe` adds a row to them.
+    """Posteriors of suffixes of a stream under ``g`` priors; :meth:`observe` adds rows to them.
 
     Args:
         priors: One for each column of outcomes.
         dim: ``d``, the number of columns that the kernels see.
     """
 
+    _V: Array  # W times the covariances of older rows and recent ones, kinds x n x t
+
     def __init__(self, priors: Sequence[SuffixPrior], dim: int) -> None:
         """See the class."""
         units = [unit_prior(prior.kernel, prior.noise) for prior in priors]
-        # kinds share W: the same kernel, up to its scale, with the same ratio of noise to scale
+        # kinds share factors: the same kernel, up to its scale, with the same ratio of noise to it
         kinds = {key: (kernel, ratio) for key, kernel, ratio, _ in units}
         number = {key: i for i, key in enumerate(kinds)}
         self._kind = np.array([number[key] for key, *_ in units])  # g
-        self._scales = np.array([scale for *_, scale in units])[:, None]  # g x 1
-        self._prior_means = np.array([prior.prior_mean for prior in priors])  # g
+        self._scales = np.array([scale for *_, scale in units])[:, None, None]  # g x 1 x 1
+        self._prior_means = np.array([prior.prior_mean for prior in priors])[:, None]  # g x 1
         self._noise = np.array([ratio for _, ratio in kinds.values()])[:, None]  # kinds x 1
         self._kernels = KernelList([kernel_function(kernel, dim) for kernel, _ in kinds.values()])
         # the distinct points, their numbers, and their covariances for output scale 1
         self._points = torch.empty(0, dim, dtype=torch.float64)
         self._places: dict[tuple[float, ...], int] = {}
-        self._covariances = np.zeros((len(kinds), ROOM, ROOM))
-        # of each row, in the order of queries: W, z, the mean residual; query, place and count
-        self._W = np.zeros((len(kinds), ROOM, ROOM))
-        self._z = self._residuals = np.zeros((len(priors), 0))
-        self._rows = np.zeros((3, 0), dtype=np.int64)
-        self._merge_at = 2 * REPEATS
+        self._covariances = np.zeros((len(kinds), 0, 0))
+        # of all rows, first the older ones in the order of queries: query, place, count, residual
+        self._rows, self._residuals = np.zeros((3, 0), dtype=np.int64), np.zeros((len(priors), 0))
+        self._set_older(self._covariances)
 
     def observe(
-        self, x: Tensor, outcomes: Array, query: int, starts: Sequence[int]
+        self, X: Tensor, outcomes: Array, queries: Sequence[int], starts: Sequence[int] | Numbers
     ) -> tuple[Array, Array]:
-        """Let suffixes predict an outcome for each prior, and then add it.
+        """Let suffixes predict outcomes for each prior, one after the other, and then add them.
 
         Args:
-            x: ``d``, the input as the kernels see it.
-            outcomes: ``g``, one for each prior.
-            query: The number of its query; rows are in the order of queries.
+            X: ``b x d``, the inputs as the kernels see them, in the order of their outcomes.
+            outcomes: ``b x g``, one for each prior.
+            queries: The numbers of their queries.
             starts: The numbers of the first queries of all suffixes that are still needed,
-                ascending.
+                ascending. One that was left out before must not have had rows.
 
         Returns:
-            Means and variances of the function before the outcome was added, under the whole stream
-            and the suffixes to which the row belongs, ``(1 + num_suffixes) x g`` each.
+            Means and variances of the function before each outcome was added, under the whole
+            stream and ``s`` suffixes, ``b x (1 + s) x g`` each. Those of a suffix that begins after
+            a row mean nothing.
         """
-        if self._rows.shape[-1] >= self._merge_at:
-            self._merge(np.array(starts, dtype=np.int64))
-        key = tuple(x.tolist())
-        if key not in self._places:
-            self._add_point(x, key)
-        place = self._places[key]
-        queries, places, _ = self._rows
-        n, p = len(queries), int(np.searchsorted(queries, query, side="right"))
-        k = self._covariances[:, place]  # kinds x num_points
-        own = k[:, [place]]  # kinds x 1
-        v = (self._W[:, :n, :n] @ k[:, places, None])[..., 0]  # kinds x n
-        # of the suffixes from row 0 to n; rounding must not make them negative
-        variances = np.maximum(own - _from_each(v * v), 0.0)  # kinds x (n + 1)
-        residuals = outcomes - self._prior_means
-        misses = _from_each(v[self._kind] * self._z) - residuals[:, None]  # g x (n + 1)
-        at = [0, *np.searchsorted(queries, [start for start in starts if start <= query])]
-        means = outcomes[:, None] + misses[:, at]
-        found = means.T, (self._scales * variances[self._kind][:, at]).T
-        self._insert(p, v, variances + self._noise, misses)
-        self._residuals = _inserted(self._residuals, p, residuals)
-        self._rows = _inserted(self._rows, p, np.array([query, place, 1]))
-        return found
+        starts, b, kind = np.append(0, starts).astype(np.int64), len(X), self._kind
+        if self._rows.shape[1] - self._num_older + b > max(RECENT, self._num_older // 16):
+            self._merge(starts[1:])
+        n, total = self._num_older, self._rows.shape[1] + b
+        added = np.array([queries, self._places_of(X), np.ones(b, dtype=np.int64)])
+        self._rows = np.concatenate([self._rows, added], axis=1)
+        residuals = outcomes.T - self._prior_means  # g x b
+        self._residuals = np.concatenate([self._residuals, residuals], axis=1)
+        old, new, recent = slice(0, total - b - n), slice(total - b - n, None), self._rows[:, n:]
+        # what the older rows of each suffix leave open about the t recent rows, b of which are new
+        k = self._covariances[:, self._rows[1, :, None], added[1]]  # kinds x total x b
+        v = self._W @ k[:, :n]  # kinds x n x b
+        self._V = np.concatenate([self._V, v], axis=-1)  # kinds x n x t
+        first = np.searchsorted(self._rows[0, :n], starts)
+        c = k[:, None, n:] - _sums_from(first, self._V, v)  # kinds x (1 + s) x t x b
+        known = _sums_from(first, self._z[..., None], v[kind])[..., 0, :]
+        left = residuals[:, None] - known  # g x (1 + s) x b
+        # a row before a start has nothing to do with its suffix
+        belongs = recent[0] >= starts[:, None]  # (1 + s) x t
+        c *= belongs[:, :, None] & belongs[:, None, new]
+        left *= belongs[:, new]
+        # the factor grows to [L 0; u' L_new]: u = L^-1 c, and L_new L_new' = c_new + noise - u' u
+        L, w = self._factors_of(starts, b)
+        u = _solved(L[..., old, old], c[..., old, :])
+        c_new = c[..., new, :] - u.swapaxes(-2, -1) @ u
+        c_new[..., range(b), range(b)] += self._noise[..., None]
+        L_new = cholesky(torch.from_numpy(c_new)).numpy()
+        left -= (w[..., None, old] @ u[kind])[..., 0, :]
+        w_new = _solved(L_new[kind], left[..., None])[..., 0]
+        L[..., new, old], L[..., new, new], w[..., new] = u.swapaxes(-2, -1), L_new, w_new
+        self._starts, self._L, self._w = starts, L, w
+        pivots = np.diagonal(L_new, axis1=-2, axis2=-1)  # kinds x (1 + s) x b
+        means = outcomes.T[:, None] - pivots[kind] * w_new
+        # rounding must not make variances negative
+        variances = self._scales * np.maximum(pivots**2 - self._noise[..., None], 0.0)[kind]
+        return means.T, variances.T
 
     def covariances(self, points: Tensor) -> Array:
         """Return the prior covariances of points (``p x d``) that were observed, ``g x p x p``."""
         places = np.array([self._places[tuple(x)] for x in points.tolist()])
-        return self._scales[..., None] * self._covariances[self._kind][:, places[:, None], places]
+        return self._scales * self._covariances[self._kind][:, places[:, None], places]
 
-    def _add_point(self, x: Tensor, key: tuple[float, ...]) -> None:
-        n = self._places[key] = len(self._points)
-        self._points = torch.cat([self._points, x[None]])
-        self._covariances = _with_room(self._covariances, n)
-        k = self._kernels(x[None], self._points)[:, 0].cpu().numpy()  # kinds x (n + 1)
-        self._covariances[:, n, : n + 1] = self._covariances[:, : n + 1, n] = k
-        # by itself, as distances of equal points are not exactly 0
-        self._covariances[:, n, n] = self._kernels.diagonal(x[None])[:, 0].cpu().numpy()
+    def _places_of(self, X: Tensor) -> list[int]:
+        """Return the numbers of ``b x d`` points; keep the covariances of those that are new."""
+        points = [tuple(x) for x in X.tolist()]
+        places = [self._places.setdefault(point, len(self._places)) for point in points]
+        n, size = len(self._points), len(self._places)
+        if size > n:
+            added = X[[places.index(place) for place in range(n, size)]]
+            self._points = torch.cat([self._points, added])
+            if size > self._covariances.shape[-1]:
+                more = (0, size + size // 8 + ROOM - self._covariances.shape[-1])
+                self._covariances = np.pad(self._covariances, [(0, 0), more, more])
+            k = self._kernels(added, self._points).cpu().numpy()  # kinds x (size - n) x size
+            self._covariances[:, n:size, :size] = k
+            self._covariances[:, :size, n:size] = k.swapaxes(1, 2)
+            # by itself, as distances of equal points are not exactly 0
+            own = self._kernels.diagonal(added).cpu().numpy()
+            self._covariances[:, range(n, size), range(n, size)] = own
+        return places
 
-    def _insert(self, p: int, v: Array, t: Array, misses: Array) -> None:
-        """Add row ``p`` to ``W`` and ``z``, and change those before it; see the module.
-
-        Args:
-            p: The number of rows before it.
-            v: ``kinds x n``.
-            t: ``kinds x (n + 1)``.
-            misses: ``B`` of ``z``, ``g x (n + 1)``.
-        """
-        n, kind = v.shape[-1], self._kind
-        self._W = _with_room(self._W, n)
-        W = self._W[:, : n + 1, : n + 1]
-        if p < n:  # a late row: a row and a column of zeros make room for it
-            W[...] = np.insert(np.insert(W[:, :-1, :-1], p, 0.0, axis=1), p, 0.0, axis=2)
-        pivot = np.sqrt(t[:, p])  # kinds
-        shrink = np.sqrt(t[:, 1 : p + 1] / t[:, :p])  # kinds x p
-        slope = v[:, :p] / np.sqrt(t[:, :p] * t[:, 1 : p + 1])
-        self._z[:, :p] *= shrink[kind]
-        self._z[:, :p] += slope[kind] * misses[:, 1 : p + 1]
-        self._z = _inserted(self._z, p, -misses[:, p] / pivot[kind])
-        B = v[:, None, p:] @ W[:, p + 1 :]  # kinds x 1 x (n + 1)
-        B[..., p] -= 1.0
-        W[:, p] = -B[:, 0] / pivot[:, None]
-        for last in range(p, 0, -BLOCK):  # newest rows first, as B is summed from there
-            first = max(last - BLOCK, 0)
-            own, size = slice(first, last), last - first
-            rows = W[:, own, first:]
-            # row i: shrink_i W_i + slope_i (sum of v_j W_j over newer rows j, in this block and B)
-            mixing = slope[:, own, None] * (v[:, None, own] * NEWER[:size, :size])
-            mixing[:, range(size), range(size)] = shrink[:, own]
-            changed = mixing @ rows + slope[:, own, None] * B[..., first:]
-            B[..., first:] += v[:, None, own] @ rows
-            W[:, own, first:] = changed
+    def _factors_of(self, starts: Numbers, num_new: int) -> tuple[Array, Array]:
+        """Return ``L`` and ``w`` of suffixes, with zeros for new rows."""
+        before = self._L.shape[-1]
+        size = before + num_new
+        L = np.zeros((len(self._L), len(starts), size, size))
+        w = np.zeros((len(self._w), len(starts), size))
+        # no recent row belongs to a suffix that is new
+        L[..., range(before), range(before)] = np.sqrt(self._noise)[..., None]
+        _, at, at_known = np.intersect1d(starts, self._starts, True, return_indices=True)
+        L[:, at, :before, :before], w[:, at, :before] = self._L[:, at_known], self._w[:, at_known]
+        return L, w
 
     def _merge(self, starts: Numbers) -> None:
-        """Make rows of one point that no start separates one row, if there are any."""
+        """Make all rows older ones, those of one point that no start separates a single one."""
         queries, places, counts = self._rows
         after = np.searchsorted(starts, queries, side="right")
         (after, places), row_of = np.unique([after, places], axis=1, return_inverse=True)
         size = len(places)
-        self._merge_at = size + max(REPEATS, size // 2)
-        if size == len(queries):
-            return
-        member = np.eye(size)[row_of]  # old rows x new rows
+        member = np.eye(size)[row_of]  # rows as they were x older rows
         totals = counts @ member
         noisy = self._covariances[:, places[:, None], places]
         noisy[:, range(size), range(size)] += self._noise / totals
         # in reverse order, K = U U' is a Cholesky factorization; kinds x n x n
-        lower, info = torch.linalg.cholesky_ex(torch.from_numpy(noisy).flip(-2, -1))
-        if bool(info.any()):  # rounding; the rows remain as they are
-            return
+        lower = cholesky(torch.from_numpy(noisy).flip(-2, -1))
         identity = torch.eye(size, dtype=lower.dtype).expand_as(lower)
         inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
-        self._W = inverse.flip(-2, -1).numpy()
         # a late row between two starts may come anywhere among its like
         self._rows = np.stack([np.append(0, starts)[after], places, totals.astype(np.int64)])
         self._residuals = (self._residuals * counts) @ member / totals
-        self._z = (self._W[self._kind] @ self._residuals[..., None])[..., 0]
+        self._set_older(inverse.flip(-2, -1).numpy())
+
+    def _set_older(self, W: Array) -> None:
+        """Take all rows as older ones with the inverse factors ``W``, ``kinds x n x n``."""
+        self._W, self._num_older = W, W.shape[-1]
+        pairs = zip(self._kind, self._residuals, strict=True)
+        self._z = np.stack([W[kind] @ residuals for kind, residuals in pairs])  # g x n
+        self._V = np.zeros((*W.shape[:-1], 0))
+        # of the recent rows, for each start
+        self._starts = np.zeros(1, dtype=np.int64)
+        self._L, self._w = np.zeros((len(W), 1, 0, 0)), np.zeros((len(self._z), 1, 0))
 
 
-def _from_each(values: Array) -> Array:
-    """Return the sums from each entry to the last, and 0 at the end: ``... x (n + 1)``."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values[..., ::-1], axis=-1, out=sums[..., -2::-1])
-    return sums
+def _sums_from(first: Numbers, left: Array, right: Array) -> Array:
+    """Return the products of rows from each of ``s`` numbers on, ``g x s x p x q``.
+
+    Args:
+        first: The numbers, ascending.
+        left: ``g x n x p``.
+        right: ``g x n x q``.
+    """
+    ends = itertools.pairwise([*first, left.shape[1]])
+    parts = [left[:, i:j].swapaxes(1, 2) @ right[:, i:j] for i, j in ends]
+    return np.cumsum(np.stack(parts[::-1], axis=1), axis=1)[:, ::-1]
 
 
-def _with_room(matrices: Array, size: int) -> Array:
-    """Return ``... x size x size`` matrices with room for one more row and column."""
-    more = (0, size // 8 + ROOM)
-    return matrices if size < matrices.shape[-1] else np.pad(matrices, [(0, 0), more, more])
-
-
-def _inserted(columns: NDArray[Any], position: int, new: NDArray[Any]) -> NDArray[Any]:
-    """Return columns with one more at a position."""
-    parts = [columns[:, :position], new[:, None], columns[:, position:]]
-    return np.concatenate(parts, axis=1)
+def _solved(L: Array, right: Array) -> Array:
+    """Return ``L^-1 right`` for lower triangular matrices."""
+    factor, columns = torch.from_numpy(L), torch.from_numpy(right)
+    return torch.linalg.solve_triangular(factor, columns, upper=False).numpy()

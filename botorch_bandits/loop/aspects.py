@@ -752,7 +752,7 @@ def _check_evidence(engine: EvidenceEngine) -> None:
         suffixes = Suffixes(engine.priors.each, engine.dim)
         for x in X:
             located = engine.locate(x, context, 1)
-            suffixes.observe(located, np.zeros(engine.priors.noise.size), 1, ())
+            suffixes.observe(located[None], np.zeros((1, engine.priors.noise.size)), [1], ())
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"restart= has models that cannot predict at points with {engine.context_dim} context "

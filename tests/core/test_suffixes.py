@@ -64,13 +64,13 @@ def dense(fact, X, y, x):
 @pytest.mark.parametrize("noise", [1e-4, 1e-2, 1e2])
 @pytest.mark.parametrize("num_points", [7, None])
 def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise):
-    """Rows come in any order and may repeat, and a start is dropped."""
+    """Rows come in any order, alone or several at once, and may repeat; a start is dropped."""
     priors, facts = listed_priors(noise)
     random, num_rows = np.random.default_rng(3), 120
     points = random.random((num_points or num_rows, 2))
     played = random.integers(7, size=num_rows) if num_points else np.arange(num_rows)
     X, Y = points[played], random.standard_normal((num_rows, len(priors)))
-    suffixes, starts, rows, waiting = Suffixes(priors, 2), [], [], []
+    suffixes, starts, rows, waiting, block = Suffixes(priors, 2), [], [], [], []
     for query in range(1, num_rows):
         starts += [query] if query in (6, 15, 40, 70) else []
         if query == 80:
@@ -78,19 +78,23 @@ def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise
         waiting.append(query)
         if random.random() < 0.2:
             continue
-        now = waiting.pop() if random.random() < 0.7 else waiting.pop(0)
-        x = torch.as_tensor(X[now])
-        means, variances = suffixes.observe(x, Y[now], now, starts)
-        moved = [0, *(start for start in starts if start <= now)]
-        assert means.shape == variances.shape == (len(moved), len(priors))
-        for i, start in enumerate(moved):
-            mine = [row for row in rows if row >= start]
-            for j in range(query % 5, len(facts), 5):
-                mean, variance = dense(facts[j], X[mine], Y[mine, j], X[now])
-                # outcomes that the prior does not explain are divided by the noise
-                assert means[i, j] == pytest.approx(mean, abs=1e-8 * max(1.0, 1e-3 / noise))
-                assert variances[i, j] == pytest.approx(variance, abs=1e-8)
-        rows.append(now)
+        block.append(waiting.pop() if random.random() < 0.7 else waiting.pop(0))
+        if random.random() < 0.3:
+            continue
+        x = torch.as_tensor(X[block])
+        means, variances = suffixes.observe(x, Y[block], block, starts)
+        assert means.shape == variances.shape == (len(block), 1 + len(starts), len(priors))
+        for b, now in enumerate(block):
+            for i, start in enumerate([0, *starts]):
+                mine = [row for row in rows if row >= start]
+                for j in range(query % 5, len(facts), 5) if start <= now else ():
+                    mean, variance = dense(facts[j], X[mine], Y[mine, j], X[now])
+                    # outcomes that the prior does not explain are divided by the noise
+                    scale = max(1.0, 1e-3 / noise)
+                    assert means[b, i, j] == pytest.approx(mean, abs=1e-8 * scale)
+                    assert variances[b, i, j] == pytest.approx(variance, abs=1e-8)
+            rows.append(now)
+        block = []
     known = X[rows[:9]]
     K = suffixes.covariances(torch.as_tensor(known))
     for j in range(len(facts)):

@@ -63,9 +63,9 @@ def tested(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     bet = EvidenceStream._bet
 
-    def counting(self: EvidenceStream, *given: Any) -> None:
-        made.append(self.num_issued)
-        bet(self, *given)
+    def counting(self: EvidenceStream, rows: Any, *given: Any) -> Any:
+        made.extend(row.query for row in rows)
+        return bet(self, rows, *given)
 
     monkeypatch.setattr(EvidenceStream, "_bet", counting)
     return made
@@ -203,12 +203,12 @@ def test_an_interrupt_in_the_middle_of_the_tests_loses_none(
         play(loop, 41)
         tests = loop.change_tests
 
-    def interrupted(self: EvidenceStream, *given: Any) -> None:
+    def interrupted(self: EvidenceStream, *given: Any) -> Any:
         nonlocal left
         left -= 1
         if left == 0:
             raise KeyboardInterrupt
-        bet(self, *given)
+        return bet(self, *given)
 
     with BanditLoop(**settings(), storage=path) as loop:
         with monkeypatch.context() as patch:
