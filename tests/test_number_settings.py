@@ -63,7 +63,6 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP
 from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.confidence import (
-    AMMWidth,
     CensoredWidth,
     ChangePointWidth,
     CompactBoxWidth,
@@ -178,11 +177,11 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
-    (AMMWidth, {**BOUNDS, "delta": 0.2}),
+    (KernelizedWidth, {**BOUNDS, "delta": 0.2, "is_mixture": True}),
     (Float, {"low": 0.5, "high": 2.0}),
     (Integer, {"low": 2, "high": 7}),
-    (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),
-    (CensoredWidth, {"constant": 3.0, "outcome_bound": 1.5}),
+    (CensoredWidth, {"inner": KernelizedWidth(**BOUNDS, delta=0.2), "outcome_bound": 1.5}),
+    (CensoredWidth, {"inner": ConstantWidth(3.0), "outcome_bound": 1.5, "round_number": 2}),
     (ConstantWidth, {"value": 2.0}),
     (FiniteArmsWidth, {"num_arms": 5, "delta": 0.2}),
     (

@@ -26,7 +26,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
 )
-from botorch_bandits.confidence import CensoredWidth
+from botorch_bandits.confidence import CensoredWidth, ConstantWidth, KernelizedWidth
 
 LENGTHSCALE, NOISE, MINIMUM, BOUND, M = 0.2, 0.05, -1.0, 1.4, 4
 VARIANCES = (0.3, 1.0, 2.7)
@@ -140,7 +140,9 @@ def test_bad_input() -> None:
                 acquisition,
                 feedback=feedback,
             )
-    bounds = {"rkhs_bound": 1.0, "noise_bound": 0.1, "outcome_bound": 1.0}
-    for more in ({}, {"constant": 1.0, "any_lambda": True}):
+    for rule, more in (
+        (KernelizedWidth(1.0, 0.1, 0.1), {}),
+        (ConstantWidth(1.0), {"any_lambda": True}),
+    ):
         with pytest.raises(ValueError, match="goes with a constant"):
-            CensoredWidth(**bounds, **more, sum_form="published")
+            CensoredWidth(rule, 1.0, **more, sum_form="published")

@@ -141,7 +141,7 @@ class CensorsPending(WidthAcquisition):
                 with_ordinary_noise = censoring.censor(base_model, pending, at, with_noise=False)
         summary = PriorSummary(with_ordinary_noise, self.posterior_transform, self.assume)
         sums = censoring.deviation_sums(base_model, model, pending, shares)
-        width = self.scale * self.rule.censored_width(summary, sums)
+        width = self.scale * replace(self.rule, deviation_sums=sums).width(summary, 1)
         if pending is not None and values is not None:
             of_reward = self.posterior_transform, self.maximize
             censoring.warn_of_ringing(base_model, model, pending, values, *of_reward)
@@ -277,7 +277,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
-        return censored_width_rule(options, check_probability("delta", options["delta"]))
+        delta = check_probability("delta", options["delta"])
+        return censored_width_rule(cls.__name__, options, delta)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model.
@@ -403,7 +404,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """
         # the other half of delta is for the draws
         delta = check_probability("delta", options["delta"]) / 2.0
-        return censored_width_rule(options, delta, PLAIN_WIDTH)
+        return censored_width_rule(cls.__name__, options, delta, PLAIN_WIDTH)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model, and draw again.
@@ -423,8 +424,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """
         facts = replace(self._facts(facts), draws=True)
         guarantee, facts = self._censored_guarantee(facts)
-        method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
-        guarantee = of_draws(guarantee, facts, method, delta, **drawn_on(self))
+        method = "Thompson sampling, censored feedback"
+        guarantee = of_draws(guarantee, facts, method, self.delta, **drawn_on(self))
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -32,34 +32,6 @@ from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.random_streams import RandomBlocks
-
-
-class PlayerSummary(RunningPriorSummary):
-    """A view of one of a player's priors that lets width rules work on it as on any model."""
-
-    def __init__(self, player: Player, group: int, prior_variance: float) -> None:
-        """See the class.
-
-        Args:
-            player: The player.
-            group: The number of the prior; replicates have one prior and are all in it.
-            prior_variance: The prior variance, the square of the unit of bounds.
-        """
-        self._player, self._group = player, group
-        super().__init__(self, self._own(player.posterior.lam), prior_variance)
-
-    @property
-    def information_gain(self) -> Tensor:
-        """The realized information gain of the rows, a scalar or one a replicate, in nats."""
-        return self._own(self._player.posterior.gain.clamp_min(0.0))
-
-    @property
-    def num_rows(self) -> int | Tensor:  # type: ignore[override]
-        """The number of observations that count; one number per replicate if they differ."""
-        return self._player.num_observations
-
-    def _own(self, values: Tensor) -> Tensor:
-        return values if self._player.batch_shape else values[self._group]
 
 
 class Player:
@@ -147,9 +119,8 @@ class Player:
         known = self._conditioner.rows
         return self.posterior.rows if known is None else known
 
-    @property
     def num_observations(self) -> int | Tensor:
-        """The number of observations that count, or one a replicate if they differ."""
+        """Return the number of observations that count, or one a replicate if they differ."""
         counts = self.rows.noise.reciprocal().sum(-1).round().long()
         first = int(counts.reshape(-1)[0])
         return first if bool((counts == first).all()) else counts
@@ -158,14 +129,29 @@ class Player:
         """Return ``G x ...`` values without the first dimension if there are no replicates."""
         return values if self.batch_shape else values[0]
 
+    def gain(self, group: int = 0) -> Tensor:
+        """Return the realized information gain of the rows, in nats, one number a replicate.
+
+        Args:
+            group: The number of the prior; replicates have one prior and are all in it.
+        """
+        gains = self._conditioner.posterior.gain.clamp_min(0.0)
+        return gains if self.batch_shape else gains[group]
+
     @cached_property
-    def summaries(self) -> tuple[PlayerSummary, ...]:
-        """The view of each prior for width rules."""
-        return tuple(PlayerSummary(self, g, unit) for g, unit in enumerate(self.units))
+    def summaries(self) -> tuple[RunningPriorSummary, ...]:
+        """What width rules need to know of each prior."""
+        lam, batched = self.posterior.lam, bool(self.batch_shape)
+        return tuple(
+            RunningPriorSummary(
+                partial(self.gain, g), self.num_observations, lam if batched else lam[g], unit
+            )
+            for g, unit in enumerate(self.units)
+        )
 
     @property
-    def summary(self) -> PlayerSummary:
-        """The view of the reward's prior for width rules."""
+    def summary(self) -> RunningPriorSummary:
+        """What width rules need to know of the reward's prior."""
         return self.summaries[0]
 
     def condition(self, rows: Rows, now: Tensor | None = None) -> Posterior | RoundPosterior:

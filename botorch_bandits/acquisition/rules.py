@@ -26,7 +26,7 @@ from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.candidates import CandidateWidths
-from botorch_bandits.confidence.censored import PendingWidth
+from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.gp_ucb import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -267,7 +267,7 @@ class RandomizedArmsRule(WidthArmsRule):
     def prepare(self, seen: Seen) -> Tensor:
         draw = seen.player.numbers(seen.draw_round, "IRGP-UCB", (), "exponential")
         width = irgp_ucb_width(seen.posterior.prior.num_points, draw)
-        if isinstance(self.rule, PendingWidth):  # censored rows add to every width
+        if isinstance(self.rule, CensoredWidth):  # censored rows add to every width
             width = width + self.rule.added(seen.player.summary)
         return width
 

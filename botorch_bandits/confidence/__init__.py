@@ -51,7 +51,6 @@ from botorch_bandits.confidence.horizon import (
     smallest_slater_margin,
 )
 from botorch_bandits.confidence.igp_ucb import (
-    AMMWidth,
     BoundedNorm,
     KernelizedWidth,
     RKHSWidth,
@@ -77,7 +76,6 @@ from botorch_bandits.confidence.width_rules import ConstantWidth, PriorSummary, 
 
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",
-    "AMMWidth",
     "BoundedNorm",
     "BoundsDiagnosis",
     "BoxGain",

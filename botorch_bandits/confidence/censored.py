@@ -24,21 +24,18 @@ Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.checks import (
-    DTYPE,
     check_integer,
     check_nonnegative,
     check_number,
     check_one_of,
     check_positive,
-    check_probability,
     entries_of,
     store_checked,
 )
@@ -47,35 +44,28 @@ from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.hypotheses import NORM_OF_THE_REST, SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
-    DEFAULT_RKHS_BOUND,
-    AMMWidth,
+    BoundedNorm,
     KernelizedWidth,
-    check_not_given,
     gaps_of_defaults,
     gaps_of_small_lam,
     has_row_noise,
-    norm_width,
 )
 from botorch_bandits.confidence.information_gain import GainBound
-from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
+from botorch_bandits.confidence.prior_reading import UnreadablePriorError
 from botorch_bandits.confidence.theorems import CENSORED, guarantee_of
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
+    NoiseBound,
     PriorSummary,
     WidthRule,
     bound_constants,
     check_bound,
-    combine_outputs,
+    combined,
     largest_regret,
-    no_ingredient,
-    of_constant_width,
     pick_bound,
     prior_gaps,
 )
-
-NEEDED = "rkhs_bound=, noise_bound= and outcome_bound="
-"""The bounds that the theorems need."""
 
 NOISE_DEVIATIONS = 4.0
 """The largest distance of an outcome below the minimum, in bounds on the noise: Gaussian noise
@@ -328,180 +318,195 @@ ALL_QUERIES_ENTER = (
 """What the user of a drop-in must ensure; a loop does it by itself."""
 
 
+NOT_COVERED = (
+    "no theorem covers this width with censored feedback; outcome_bound was added as Verma, Dai "
+    "and Low 2022 add it to IGP-UCB's"
+)
+"""The gap of a width that has a theorem without delays only."""
+
+
+def _no_gaps(facts: Facts) -> Iterable[str]:
+    return ()
+
+
 @dataclass(frozen=True)
 class CensoredWidth(WidthRule):
-    r"""Censored feedback: Verma, Dai and Low 2022, Theorem 1.
+    r"""What censored feedback makes of a width: Verma, Dai and Low 2022, Theorem 1.
 
     The formulas are those of :class:`.BoundedNorm`, and delays depend neither on noise nor on
-    inputs. The rule uses the prior of the CENSORED model, whose gain counts pending and lost rows.
-    If the noise differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
-    :func:`gaps_of_rows`.
+    inputs. The theorem covers IGP-UCB and GP-TS with the realized gain. To other widths the sum
+    over pending queries is added without a theorem, and the bound on the noise, if they have one,
+    is increased by ``outcome_bound``. The rule uses the prior of the CENSORED model, whose gain
+    counts pending and lost rows. If the noise differs between rows, ``lam`` is the smallest, and no
+    theorem covers the width; see :func:`gaps_of_rows`.
 
     Attributes:
-        rkhs_bound: ``B``, a bound on the norm of each output less its minimum in its unit-variance
-            kernel, in raw outcome units. One number for all outputs or one per output.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, with the same choices; not
-            used with ``bounded_outcomes``.
-        outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units, with the same
-            choices.
-        delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularization instead of the printed one.
-        bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]``, which holds for
-            every regularization: the censored value of an outcome after ``m`` rounds, which is the
-            outcome or 0, has the mean :math:`\rho_m f(x)` and a range of ``B_y``, so it is
-            ``B_y / 2``-sub-Gaussian (Hoeffding's lemma). One event replaces two.
-        units: ``"outcome"``: bounds are in raw outcome units. ``"prior"``: they are multiples of
-            the prior standard deviation.
-        constant: A constant that replaces everything but the sum over pending queries (the paper's
-            ``beta_t``). The sum is kept if ``outcome_bound`` is given.
+        inner: The rule for outcomes without delay. Its bound on the norm is one on that of each
+            output less its minimum.
+        outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units: one number for
+            all outputs or one per output. None is for a constant width, to which nothing is then
+            added, and for bounds that were not given.
+        units: ``"outcome"``: ``outcome_bound`` is in raw outcome units. ``"prior"``: it is a
+            multiple of the prior standard deviation. A rule with bounds has its own units.
+        any_lambda: Whether the sum has the form that holds for every regularization; the same.
+        bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]``, which needs no
+            bound on the noise.
         unit: The unit of ``max_delay``, for messages: ``"rounds"`` or ``"seconds"``.
-        not_given: The bounds that the user did not give. ``rkhs_bound`` is then a multiple of the
-            prior standard deviation regardless of ``units``, ``noise_bound`` is that of the model's
-            noise, and without ``outcome_bound`` the width is that of feedback without delays.
-            Missing bounds void every statement.
         fill: The value at which pending queries enter, for messages; see
             :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
         sum_form: ``"theorem"``: bound and deviations of the sum are in prior standard deviations,
             so that the width does not depend on the unit of the outcomes. ``"published"``: both
-            are in units of the outcomes, as in the authors' released code; only together with
-            ``constant``. The two are the same at prior variance 1.
+            are in units of the outcomes, as in the authors' released code; only together with a
+            constant. The two are the same at prior variance 1.
+        deviation_sums: The sum of current posterior standard deviations of the censored model over
+            pending queries, in raw outcome units: one for all outputs or one per output, each a
+            scalar or of the model's batch shape. None while nothing is pending.
+        round_number: The round being chosen, if it is not that of the censored model's rows.
+        gaps: A function from the facts of the use to the reasons why the theorem does not cover it,
+            in addition to those that the rule knows; only a guarantee calls it.
     """
 
-    rkhs_bound: Bound | None = None
-    noise_bound: Bound | None = None
+    inner: WidthRule
     outcome_bound: Bound | None = None
-    delta: float = 0.1
+    units: str = "outcome"
     any_lambda: bool = False
     bounded_outcomes: bool = False
-    units: str = "outcome"
-    constant: float | None = None
     unit: str = "rounds"
-    not_given: tuple[str, ...] = ()
     fill: str = "minimum"
     sum_form: str = "theorem"
+    deviation_sums: Tensor | tuple[Tensor, ...] | None = None
+    round_number: int = 1
+    gaps: Callable[[Facts], Iterable[str]] = _no_gaps
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        rounds = check_integer("round_number", self.round_number, minimum=1)
+        store_checked(self, round_number=rounds)
         check_one_of("sum_form", self.sum_form, SUM_FORMS)
+        check_one_of("unit", self.unit, ("rounds", "seconds"))
+        check_one_of("fill", self.fill, FILLS)
+        check_one_of("units", self.units, ("outcome", "prior"))
+        rule = self.inner
+        is_constant = isinstance(rule, ConstantWidth)
         if self.sum_form == "published" and (
-            self.constant is None or self.any_lambda or self.bounded_outcomes
+            not is_constant or self.any_lambda or self.bounded_outcomes
         ):
             raise ValueError(
                 "sum_form='published' goes with a constant width, the beta_t of the authors' code, "
-                "and without any_lambda= and bounded_outcomes=. Pass width=1.0, or leave sum_form= "
-                "out."
+                f"and without any_lambda= and bounded_outcomes=, not with {type(rule).__name__}. "
+                "Pass width=1.0, as in GPUpperConfidenceBound.with_options(width=1.0), or leave "
+                "sum_form= out."
             )
-        check_one_of("unit", self.unit, ("rounds", "seconds"))
-        check_one_of("fill", self.fill, FILLS)
-        check_not_given(self.not_given)
-        given = {
-            "rkhs_bound": self.rkhs_bound,
-            "noise_bound": self.noise_bound,
-            "outcome_bound": self.outcome_bound,
-        }
-        bounds = {name: bound for name, bound in given.items() if bound is not None}
-        for level in entries_of(self.noise_bound):
-            if isinstance(level, str):
-                raise ValueError(_needs_a_number(level))
-        store_checked(self, **{name: check_bound(name, each) for name, each in bounds.items()})
-        store_checked(self, delta=check_probability("delta", self.delta))
-        check_one_of("any_lambda", self.any_lambda, (True, False))
-        check_one_of("bounded_outcomes", self.bounded_outcomes, (True, False))
-        check_one_of("units", self.units, ("outcome", "prior"))
-        if self.constant is not None:
-            store_checked(self, constant=check_nonnegative("width", self.constant))
-            if self.rkhs_bound is not None or self.noise_bound is not None:
-                raise ValueError(
-                    "give either width= or rkhs_bound= and noise_bound=, not both; got "
-                    f"width={self.constant}. With width=, outcome_bound= adds the sum over "
-                    "pending queries."
-                )
-            return
-        needed = [name for name in given if name != "noise_bound" or not self.bounded_outcomes]
-        missing = [
-            f"{name}=" for name in needed if given[name] is None and name not in self.not_given
-        ]
-        if missing:
+        has_defaults = False
+        if isinstance(rule, KernelizedWidth):
+            has_defaults = rule.not_given == ("rkhs_bound", "noise_bound")
+            for level in entries_of(rule.noise_bound):
+                if isinstance(level, str) and "noise_bound" not in rule.not_given:
+                    raise ValueError(
+                        f"noise_bound is {level!r}; with censored feedback it must be a number in "
+                        "the units of the outcomes, because the rows of pending queries are not "
+                        "outcomes."
+                    )
+            every = rule.any_lambda or rule.is_mixture
+            store_checked(self, units=rule.units, any_lambda=every)
+        if self.outcome_bound is not None:
+            bound = check_bound("outcome_bound", self.outcome_bound)
+            store_checked(self, outcome_bound=bound)
+        elif not is_constant and not (has_defaults and self.is_covered):
             raise ValueError(
-                f"the width of censored feedback needs {' and '.join(missing)} (or a constant "
-                "width=, or neither rkhs_bound= nor noise_bound=)."
+                "outcome_bound is None, but with censored feedback the width of "
+                f"{type(rule).__name__} needs outcome_bound=, how far outcomes can lie above the "
+                "minimum. If you know none, pass a constant width=, as in "
+                "GPUpperConfidenceBound.with_options(width=2.0), or use "
+                "ImprovedUpperConfidenceBound or GPThompsonSampling without rkhs_bound= and "
+                "noise_bound=."
             )
 
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """Return the width while nothing is pending; see :meth:`WidthRule.width`."""
-        zero = torch.zeros((), dtype=DTYPE)
-        return self.censored_width(summary, (zero,) * summary.num_outputs)
-
-    def censored_width(self, summary: PriorSummary, deviation_sums: Sequence[Tensor]) -> Tensor:
-        """Return the width with pending queries, of the model's batch shape.
+    def norms(self, summary: PriorSummary) -> dict[int, BoundedNorm]:
+        """See :meth:`WidthRule.norms`; bounds are 0 if the inner rule has none.
 
         Args:
             summary: The prior of the censored model.
-            deviation_sums: For each output the sum of current posterior standard deviations of the
-                censored model over pending queries, in raw outcome units.
-
-        Raises:
-            UnreadablePriorError: If the model's prior is needed but cannot be read.
         """
-        num_outputs = summary.num_outputs
-        if self.constant is not None and self.outcome_bound is None:
-            return torch.tensor(self.constant, dtype=DTYPE)
-
-        def pick(name: str, j: int, unit: float | Tensor) -> float | Tensor:
-            bound = getattr(self, name)
-            return 0.0 if bound is None else pick_bound(name, bound, j, num_outputs) / unit
-
-        def pick_noise(j: int, prior: OutputPrior, unit: float | Tensor) -> float | Tensor:
-            if "noise_bound" in self.not_given:
-                return prior.lam.sqrt()
-            return pick("noise_bound", j, unit)
-
-        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            if self.sum_form == "published":
-                unit = 1.0 if self.units == "outcome" else 1.0 / prior.standard_deviation
-                return pick("outcome_bound", j, unit) * deviation_sums[j].to(prior.lam)
-            unit = prior.standard_deviation if self.units == "outcome" else 1.0
-            deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
-            rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
-            noise_bound = pick_noise(j, prior, unit)
-            outcome_bound = pick("outcome_bound", j, unit)
-            for_every_lam = self.any_lambda or self.bounded_outcomes
-            pending = outcome_bound * deviations / (prior.lam if for_every_lam else 1.0)
-            if self.constant is not None:
-                return pending
-            noise, share = noise_bound + outcome_bound, delta / 2.0
-            if self.bounded_outcomes:  # one event replaces those of noise and of censoring
-                noise, share = outcome_bound / 2.0, delta
-            gain = prior.information_gain
-            width = norm_width(rkhs_bound, noise, gain, share, prior.lam, for_every_lam)
-            return width + pending
-
         try:
-            width = combine_outputs(summary, self.delta, of_output)
+            active = summary.active
         except UnreadablePriorError as error:
             raise error.in_method(
                 "the width needs the model's prior",
                 "Pass an explicit width= (without outcome_bound=).",
             ) from error
-        return width if self.constant is None else width + self.constant
+        norms, found = summary.norms_of(self.inner), {}
+        for j, prior in active.items():
+            norm = norms.get(j) or BoundedNorm(0.0, 0.0, 0.5, prior.lam, self.any_lambda)
+            given = 0.0 if self.outcome_bound is None else self.outcome_bound
+            bound = pick_bound("outcome_bound", given, j, summary.num_outputs)
+            unit = prior.standard_deviation if self.units == "outcome" else 1.0
+            if self.sum_form == "published":  # bound and deviations are in units of the outcomes
+                unit = unit / prior.standard_deviation.square()
+            found[j] = replace(
+                norm, outcome_bound=bound / unit, bounded_outcomes=self.bounded_outcomes
+            )
+        return found
+
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`; the round is that of the rule."""
+        if not isinstance(self.inner, KernelizedWidth):
+            own = self.inner.width(summary, self.round_number)
+            return own if self.outcome_bound is None else own + self.added(summary)
+        norms = self.norms(summary)
+        each = zip(self.inner.widths(summary, norms), self._pending(summary, norms), strict=True)
+        return combined([width + pending for width, pending in each])
+
+    def added(self, summary: PriorSummary) -> Tensor:
+        """Return what pending queries add to the width of a rule without bounds.
+
+        Args:
+            summary: The prior of the censored model.
+        """
+        return combined(self._pending(summary, self.norms(summary)))
+
+    def _pending(self, summary: PriorSummary, norms: Mapping[int, BoundedNorm]) -> list[Tensor]:
+        """Return what pending queries add to the width of each output."""
+        found = []
+        for j, norm in norms.items():
+            sums = 0.0 if self.deviation_sums is None else self.deviation_sums
+            total = pick_bound("deviation_sums", sums, j, summary.num_outputs)
+            prior = summary.active[j]
+            deviations = torch.as_tensor(total).to(prior.lam) / prior.standard_deviation
+            found.append(torch.as_tensor(norm.pending(deviations)))
+        return found
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether a theorem covers what censored feedback makes of the inner rule."""
+        rule = self.inner
+        return isinstance(rule, KernelizedWidth) and not (
+            rule.variation or rule.is_mixture or rule.explicit_gain is not None
+        )
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        if self.constant is not None:
-            return of_constant_width(
-                f"censored feedback, constant width {self.constant:g}",
-                {"width": float(self.constant)},
-                (no_ingredient(self.constant, NEEDED),) if self.not_given else (),
+        rule = self.inner
+        if not isinstance(rule, KernelizedWidth) or not self.is_covered:
+            guarantee = rule.guarantee(summary, self.round_number, facts)
+            lost = () if guarantee.theorem is None else (NOT_COVERED,)
+            return Guarantee(
+                method=f"censored feedback, {guarantee.method}",
+                constants=guarantee.constants,
+                gaps=(*guarantee.gaps, *lost, *self.gaps(facts)),
             )
-        bounds = {"rkhs_bound": self.rkhs_bound, "outcome_bound": self.outcome_bound}
+        not_given = rule.not_given
+        if self.outcome_bound is None:
+            not_given = (*not_given, "outcome_bound")
+        bounds: dict[str, NoiseBound | None] = {"rkhs_bound": rule.rkhs_bound}
+        bounds["outcome_bound"] = self.outcome_bound
         if not self.bounded_outcomes:
-            bounds["noise_bound"] = self.noise_bound
+            bounds["noise_bound"] = rule.noise_bound
         constants = bound_constants(
-            self.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
+            rule.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
         )
-        gaps = [*prior_gaps(summary), *gaps_of_defaults(self.not_given), *gaps_of_rows(summary)]
-        is_relative = self.units == "prior" or bool(self.not_given)
+        gaps = [*prior_gaps(summary), *gaps_of_defaults(not_given), *gaps_of_rows(summary)]
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
             constants["lam"] = lam
@@ -521,189 +526,23 @@ class CensoredWidth(WidthRule):
         details = f"{form}, with the realized information gain"
         if self.fill != "minimum":
             details += f", and the lemma on fills for fill={self.fill!r}"
-        largest = None
-        if self.rkhs_bound is not None:
-            largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
         told = (
             NORM_OF_THE_REST,
             DIFFERENCES if self.fill == "minimum" else BETWEEN,
             noise,
             *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
         )
-        return guarantee_of(
+        largest = largest_regret(summary, rule.rkhs_bound, rule.is_relative, not_given)
+        guarantee = guarantee_of(
             CENSORED, facts, constants, gaps, told, largest, details=details, unit=self.unit
         )
+        return guarantee.with_gaps(*self.gaps(facts))
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        return summary.realized_information_gain()
-
-
-def _no_gaps(facts: Facts) -> Iterable[str]:
-    return ()
-
-
-@dataclass(frozen=True, eq=False)
-class PendingWidth(WidthRule):
-    """The width of one round of a loop with censored feedback; see :func:`censored_rule`.
-
-    Attributes:
-        censored: The theorem's width, or only the sum over pending queries in addition to
-            ``uncovered``.
-        uncovered: A rule to which the sum is added without a theorem; its ``noise_bound`` (if it
-            has one) is increased by ``outcome_bound``.
-        deviation_sum: The sum of current posterior standard deviations over pending queries, in
-            outcome units; a scalar or ``batch_shape``.
-        round_number: The round being chosen.
-        gaps: A function from the facts of the use to the reasons why the theorem does not cover it,
-            in addition to those that the rule knows; only a guarantee calls it.
-    """
-
-    censored: CensoredWidth
-    uncovered: WidthRule | None = None
-    deviation_sum: Tensor | None = None
-    round_number: int = 1
-    gaps: Callable[[Facts], Iterable[str]] = _no_gaps
-
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; the round is that of the rule."""
-        if self.uncovered is None:
-            return self.added(summary)
-        return self.uncovered.width(summary, self.round_number) + self.added(summary)
-
-    def added(self, summary: PriorSummary) -> Tensor:
-        """Return what censoring adds to the width of ``uncovered``; without it, the whole width.
-
-        Args:
-            summary: The prior of the censored model.
-        """
-        if self.deviation_sum is None:
-            return self.censored.width(summary, self.round_number)
-        sums = (self.deviation_sum,) * summary.num_outputs  # only one of several outputs is active
-        return self.censored.censored_width(summary, sums)
-
-    def guarantee(
-        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
-    ) -> Guarantee:
-        if self.uncovered is None:
-            told = self.censored.guarantee(summary, self.round_number, facts)
-            return told.with_gaps(*self.gaps(facts))
-        guarantee = self.uncovered.guarantee(summary, self.round_number, facts)
-        return Guarantee(
-            method=f"censored feedback, {guarantee.method}",
-            constants=guarantee.constants,
-            gaps=(
-                *guarantee.gaps,
-                "no theorem covers this width with censored feedback; outcome_bound was added as "
-                "Verma, Dai and Low 2022 add it to IGP-UCB's",
-                *self.gaps(facts),
-            ),
-        )
-
-    def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        rule = self.censored if self.uncovered is None else self.uncovered
-        return rule.information_gain(summary)
+        return self.inner.information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
-        return None if self.uncovered is None else self.uncovered.bound_on_gain()
-
-
-def censored_rule(
-    rule: WidthRule,
-    outcome_bound: float | None,
-    unit: str = "rounds",
-    fill: str = "minimum",
-    sum_form: str = "theorem",
-) -> PendingWidth:
-    """Return a width rule with the terms that censoring adds, for a round without pending queries.
-
-    Args:
-        rule: The rule of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is
-            added), as in the paper; or the rule of any other upper confidence bound, which no
-            theorem then covers.
-        outcome_bound: ``B_y``; None, which is for a constant width only, adds nothing.
-        unit: The unit of delays, for messages.
-        fill: The value at which pending queries enter; the sum of deviations is then weighted.
-        sum_form: See :class:`CensoredWidth`.
-
-    Raises:
-        ValueError: If ``outcome_bound`` is needed, or ``sum_form`` is not for this rule.
-    """
-    if isinstance(rule, ConstantWidth):
-        missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
-        terms = CensoredWidth(
-            outcome_bound=outcome_bound,
-            constant=rule.value,
-            not_given=missing,
-            fill=fill,
-            sum_form=sum_form,
-        )
-        return PendingWidth(terms)
-    if sum_form == "published":
-        raise ValueError(
-            "sum_form='published' of feedback=Censored(...) goes with a constant width, the beta_t "
-            f"of the authors' code, not with {type(rule).__name__}. Use "
-            "GPUpperConfidenceBound.with_options(width=1.0) or "
-            "GPThompsonSampling.with_options(width=1.0), or leave sum_form= out."
-        )
-    kernelized = rule if isinstance(rule, KernelizedWidth) else None
-    not_given = () if kernelized is None else kernelized.not_given
-    goes_without = not_given == ("rkhs_bound", "noise_bound")
-    if outcome_bound is None and not goes_without:
-        raise ValueError(
-            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. If you know none, pass a constant width, as in "
-            "GPUpperConfidenceBound.with_options(width=2.0), or use ImprovedUpperConfidenceBound "
-            "or GPThompsonSampling without rkhs_bound= and noise_bound=."
-        )
-    is_covered = kernelized is not None and not kernelized.variation
-    if kernelized is not None and is_covered and kernelized.explicit_gain is None:
-        knows_noise = "noise_bound" not in not_given
-        return PendingWidth(
-            CensoredWidth(
-                rkhs_bound=kernelized.rkhs_bound,
-                # never a string, as checked there
-                noise_bound=kernelized.noise_bound if knows_noise else None,  # type: ignore[arg-type]
-                outcome_bound=outcome_bound,
-                delta=kernelized.delta,
-                any_lambda=kernelized.any_lambda,
-                units=kernelized.units,
-                unit=unit,
-                not_given=(*not_given, *(("outcome_bound",) if outcome_bound is None else ())),
-                fill=fill,
-            )
-        )
-    if outcome_bound is None:
-        raise ValueError(
-            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            "minimum, in addition to information_gain=."
-        )
-    terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0, fill=fill)
-    if kernelized is not None:  # each of the two noises gets half of delta
-        terms = replace(terms, any_lambda=kernelized.any_lambda, units=kernelized.units)
-        noise_bound = _raised(kernelized.noise_bound, outcome_bound)
-        rule = replace(kernelized, noise_bound=noise_bound, delta=kernelized.delta / 2.0)
-    elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum has that form, too
-        terms = replace(terms, any_lambda=True)
-        rule = replace(rule, noise_bound=_raised(rule.noise_bound, outcome_bound))
-    return PendingWidth(terms, rule)
-
-
-def _raised(noise_bound: Any, outcome_bound: float) -> Any:
-    if isinstance(noise_bound, tuple):
-        return tuple(_raised(bound, outcome_bound) for bound in noise_bound)
-    if isinstance(noise_bound, str):
-        raise ValueError(_needs_a_number(noise_bound))
-    return noise_bound + outcome_bound
-
-
-def _needs_a_number(noise_bound: str) -> str:
-    return (
-        f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
-        "of the outcomes, because the rows of pending queries are not outcomes."
-    )
-
-
-# --- bounds that were not given, and rows whose noise differs -------------------------------------
+        return self.inner.bound_on_gain()
 
 
 def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
@@ -723,33 +562,3 @@ def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
         "outcome arrives; the theorem needs weights of rows that were fixed before their outcomes. "
         "A model with one noise level has them",
     )
-
-
-def complete_censored_bounds(
-    rkhs_bound: Bound | None,
-    noise_bound: Bound | None,
-    outcome_bound: Bound | None,
-    units: str,
-    bounded_outcomes: bool,
-) -> tuple[Bound | None, tuple[str, ...]]:
-    """Return ``rkhs_bound`` or its default, and the names of bounds that are defaults.
-
-    If neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given, it
-    has its units.
-
-    Args:
-        rkhs_bound: The bound as the user gave it, or None.
-        noise_bound: The bound as the user gave it, or None.
-        outcome_bound: The bound as the user gave it, or None.
-        units: ``"outcome"`` or ``"prior"``, the units of the bounds that were given.
-        bounded_outcomes: Whether the form that needs no bound on the noise is used.
-    """
-    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
-    if bounded_outcomes:
-        del given["noise_bound"]
-    missing = tuple(name for name, bound in given.items() if bound is None)
-    if not missing or (units != "prior" and len(missing) < len(given)):
-        return rkhs_bound, ()  # either nothing is missing, or it is an error
-    if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
-        missing = (*missing, "outcome_bound")
-    return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing

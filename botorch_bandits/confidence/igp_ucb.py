@@ -69,8 +69,9 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -111,7 +112,7 @@ from botorch_bandits.confidence.width_rules import (
     bound_constants,
     check_all_nonnegative,
     check_bound,
-    combine_outputs,
+    combined,
     kernel_assumptions,
     largest_regret,
     norm_assumption,
@@ -119,39 +120,6 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
     prior_gaps,
 )
-
-
-def radius_of_gain(gain: float | Tensor, delta: float) -> Tensor:
-    r"""Return :math:`\sqrt{2 (\gamma + \ln(1/\delta))}`, by which noise widens every bound.
-
-    Args:
-        gain: An information gain in nats, that of the data or 1 more.
-        delta: The bound fails with at most this probability.
-    """
-    return torch.as_tensor(2.0 * (gain + math.log(1.0 / delta)), dtype=DTYPE).sqrt()
-
-
-def norm_width(
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    lam: float | Tensor,
-    any_lambda: bool,
-) -> Tensor:
-    """Return the width of :meth:`BoundedNorm.width` without censoring; nothing is checked.
-
-    Args:
-        rkhs_bound: ``B``.
-        noise_bound: ``R``.
-        information_gain: The gain of the data in the posterior, in nats.
-        delta: The bound fails with at most this probability.
-        lam: The regularization.
-        any_lambda: Whether to use the form that holds for every ``lam``.
-    """
-    if any_lambda:
-        return rkhs_bound + noise_bound / lam**0.5 * radius_of_gain(information_gain, delta)
-    return rkhs_bound + noise_bound * radius_of_gain(information_gain + 1.0, delta)
 
 
 @dataclass(frozen=True)
@@ -168,6 +136,10 @@ class BoundedNorm:
             ``lam >= 1``.
         outcome_bound: ``B_y`` of censored feedback, ``|y - minimum| <= B_y``; None without
             censoring.
+        bounded_outcomes: Whether ``y - minimum`` is in ``[0, B_y]``, so that no bound on the noise
+            is needed. This form holds for every ``lam``.
+        is_mixture: Whether the width is that of the analytic mixture martingale bound (AMM), which
+            holds for every ``lam``.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -186,6 +158,8 @@ class BoundedNorm:
     lam: float | Tensor = 1.0
     any_lambda: bool = False
     outcome_bound: float | Tensor | None = None
+    bounded_outcomes: bool = False
+    is_mixture: bool = False
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -199,6 +173,22 @@ class BoundedNorm:
             raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
         store_checked(self, lam=lam)
 
+    @property
+    def is_for_every_lam(self) -> bool:
+        """Whether the width is a bound for every regularization."""
+        return self.any_lambda or self.bounded_outcomes or self.is_mixture
+
+    @cached_property
+    def terms(self) -> tuple[Any, float]:
+        r"""The numbers ``r`` and ``c`` of the noise's term :math:`r \sqrt{2 (\gamma + c)}`."""
+        noise, delta = self.noise_bound, self.delta
+        if self.outcome_bound is not None and self.bounded_outcomes:
+            noise = self.outcome_bound / 2.0  # one event replaces those of noise and of censoring
+        elif self.outcome_bound is not None:
+            noise, delta = noise + self.outcome_bound, delta if self.is_mixture else delta / 2.0
+        level = math.log(1.0 / delta)
+        return (noise / self.lam**0.5, level) if self.is_for_every_lam else (noise, 1.0 + level)
+
     def width(
         self, information_gain: float | Tensor, deviation_sum: float | Tensor = 0.0
     ) -> Tensor:
@@ -206,18 +196,25 @@ class BoundedNorm:
 
         .. math::
            B + R \sqrt{2 (\gamma + 1 + \ln(1/\delta))}, \qquad
-           B + \frac{R}{\sqrt\lambda} \sqrt{2 (\gamma + \ln(1/\delta))},
+           B + \frac{R}{\sqrt\lambda} \sqrt{2 (\gamma + \ln(1/\delta))}, \qquad
+           \sqrt{B^2 + \frac{2 R^2}{\lambda} (\gamma + \ln(1/\delta))},
 
-        as printed, and for every ``lam``. Sources: Chowdhury and Gopalan 2017, Theorem 2 (there
-        ``beta_t``), and its proof before it sets ``lam = 1 + 2/T`` (the self-normalized bound of
-        Abbasi-Yadkori 2011 in feature space). The proof uses the gain only through
-        ``ln det(I + K / lam)``, so the realized information gain may replace the maximal one; the
-        printed width then holds for every ``lam >= 1``, and is NOT a bound for ``lam < 1``. The
-        scale ``v_t`` of GP-TS (Theorem 4) is this width at ``delta / 2``.
+        as printed, for every ``lam``, and by the mixture (there with
+        :math:`\gamma = \tfrac12 \ln\det(I + K / a_0)`, :math:`a_0 = \lambda` and
+        :math:`c = R^2 / \lambda`, which must be fixed before any data). Sources: Chowdhury and
+        Gopalan 2017, Theorem 2 (there ``beta_t``), and its proof before it sets ``lam = 1 + 2/T``
+        (the self-normalized bound of Abbasi-Yadkori 2011 in feature space); Flynn and Reeb 2024,
+        the analytic bound. The proof uses the gain only through ``ln det(I + K / lam)``, so the
+        realized information gain may replace the maximal one; the printed width then holds for
+        every ``lam >= 1``, and is NOT a bound for ``lam < 1``. The scale ``v_t`` of GP-TS (Theorem
+        4) is this width at ``delta / 2``.
 
         With censored feedback, ``R`` becomes ``R + B_y``, ``delta`` becomes ``delta / 2``, and
         :meth:`pending` is added: Verma, Dai and Low 2022, Theorem 1 (``nu_t``). GP-TS-SDF
-        (Theorem 3) uses it at ``delta / 2``.
+        (Theorem 3) uses it at ``delta / 2``. If outcomes are bounded, ``R`` becomes ``B_y / 2``:
+        the censored value of an outcome after ``m`` rounds, which is the outcome or 0, has the mean
+        :math:`\rho_m f(x)` and a range of ``B_y``, so it is ``B_y / 2``-sub-Gaussian (Hoeffding's
+        lemma).
 
         Args:
             information_gain: The gain of the data in the posterior (0 without data), in nats, at
@@ -225,11 +222,19 @@ class BoundedNorm:
             deviation_sum: See :meth:`pending`.
         """
         gain = check_all_nonnegative("information_gain", information_gain)
-        noise, delta = self.noise_bound, self.delta
-        if self.outcome_bound is not None:
-            noise, delta = noise + self.outcome_bound, delta / 2.0
-        width = norm_width(self.rkhs_bound, noise, gain, delta, self.lam, self.any_lambda)
-        return width + self.pending(deviation_sum)
+        return self.width_at(gain) + self.pending(deviation_sum)
+
+    def width_at(self, information_gain: Tensor) -> Tensor:
+        """Return the width while nothing is pending; the gain is not checked.
+
+        Args:
+            information_gain: See :meth:`width`.
+        """
+        factor, constant = self.terms
+        of_noise: Tensor = factor * (2.0 * (information_gain + constant)).sqrt()
+        if self.is_mixture:
+            return (self.rkhs_bound**2 + of_noise.square()).sqrt()
+        return self.rkhs_bound + of_noise
 
     def pending(self, deviation_sum: float | Tensor) -> float | Tensor:
         r"""Return what outcomes that are missing may change, 0 without censoring.
@@ -247,41 +252,7 @@ class BoundedNorm:
         if self.outcome_bound is None:
             return 0.0
         deviations = check_all_nonnegative("deviation_sum", deviation_sum)
-        return self.outcome_bound * deviations / (self.lam if self.any_lambda else 1.0)
-
-    def mixture_width(self, information_gain: float | Tensor) -> Tensor:
-        r"""Return the width of the analytic mixture martingale bound (AMM).
-
-        .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad
-                  a_0 = \lambda, \quad c = R^2 / \lambda.
-
-        Source: Flynn and Reeb 2024, the analytic bound; ``c`` must be fixed before any data.
-
-        Args:
-            information_gain: ``1/2 ln det(I + K / lam)`` of the observed inputs, in nats.
-        """
-        gain = check_all_nonnegative("information_gain", information_gain)
-        return mixture_width(self.rkhs_bound, self.noise_bound, gain, self.delta, self.lam)
-
-
-def mixture_width(
-    rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
-    information_gain: float | Tensor,
-    delta: float,
-    lam: float | Tensor,
-) -> Tensor:
-    """Return the width of :meth:`BoundedNorm.mixture_width`; nothing is checked.
-
-    Args:
-        rkhs_bound: ``B``.
-        noise_bound: ``R``.
-        information_gain: The gain of the data in the posterior, in nats.
-        delta: The bound fails with at most this probability.
-        lam: The regularization.
-    """
-    radius = noise_bound / lam**0.5 * radius_of_gain(information_gain, delta)
-    return (rkhs_bound**2 + radius**2) ** 0.5
+        return self.outcome_bound * deviations / (self.lam if self.is_for_every_lam else 1.0)
 
 
 def gp_ucb_rkhs_width(
@@ -346,40 +317,6 @@ ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance
 
 DEFAULT_RKHS_BOUND = 1.0
 """The default bound on the norm, in prior standard deviations."""
-
-
-def complete_bounds(
-    name: str, rkhs_bound: Bound | None, noise_bound: NoiseBound | None, units: str
-) -> tuple[Any, Any, Any]:
-    """Return both bounds, with defaults for those that were not given, and the names of the latter.
-
-    The default of the norm is in prior standard deviations regardless of ``units``; the default of
-    the noise is :data:`MODEL_NOISE`. A single bound in the units of the outcomes is taken for a
-    mistake, because the default of the other one would be in other units.
-
-    Args:
-        name: The acquisition class, for errors.
-        rkhs_bound: The bound as the user gave it, or None.
-        noise_bound: The bound as the user gave it, or None.
-        units: ``"outcome"`` or ``"prior"``, the units of the bounds that were given.
-
-    Raises:
-        ValueError: If one is given in the units of the outcomes, and the other is not.
-    """
-    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
-    missing = tuple(key for key, bound in given.items() if bound is None)
-    if len(missing) == 1 and units != "prior":
-        raise ValueError(
-            f"{name} needs rkhs_bound= and noise_bound= (or neither), got rkhs_bound={rkhs_bound} "
-            f"and noise_bound={noise_bound}. Give {missing[0]}= in the units of the outcomes too; "
-            f"or leave both out to use {DEFAULT_RKHS_BOUND:g} prior standard deviation and the "
-            "noise of the model."
-        )
-    return (
-        DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound,
-        MODEL_NOISE if noise_bound is None else noise_bound,
-        missing,
-    )
 
 
 STANDS_FOR = {
@@ -565,27 +502,6 @@ class NormBounds:
             1.0 if "noise_bound" in self.not_given else unit,
         )
 
-    def in_prior_units(
-        self, summary: PriorSummary, output: int, prior: OutputPrior
-    ) -> tuple[float | Tensor, float | Tensor]:
-        """Return ``B`` and ``R`` of one output in prior standard deviations.
-
-        For ``"model"``, ``R`` is the square root of the smallest ``lam``. The bound of each row is
-        the square root of the row's own ``lam``, so the ratio of the two is 1.
-
-        Args:
-            summary: The prior summary of the model.
-            output: The number of the output.
-            prior: The prior of this output.
-        """
-        of_norm, of_noise = self.units_of(prior)
-        count = summary.num_outputs
-        noise = pick_bound("noise_bound", self.noise_bound, output, count)
-        return (
-            pick_bound("rkhs_bound", self.rkhs_bound, output, count) / of_norm,
-            prior.lam**0.5 if isinstance(noise, str) else noise / of_noise,
-        )
-
     @property
     def is_relative(self) -> bool:
         """Whether bounds are multiples of the prior standard deviation."""
@@ -646,13 +562,9 @@ class NormBounds:
         )
 
 
-class NormWidth(NormBounds, WidthRule):
-    """A width for rewards of bounded norm and noise, by the realized information gain."""
-
-
 @dataclass(frozen=True)
-class KernelizedWidth(NormWidth):
-    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+class KernelizedWidth(NormBounds, WidthRule):
+    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4; and AMM.
 
     See :class:`NormBounds` for the bounds and their units.
 
@@ -664,11 +576,13 @@ class KernelizedWidth(NormWidth):
             cannot be read, the bounds are interpreted in units of its prior standard deviation.
         variation: By how much the function of a round may differ from a fixed one, in the units of
             the bounds; only for models with one output.
+        is_mixture: Use the width of AMM at the model's own regularization: Flynn and Reeb 2024.
     """
 
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
     variation: float = 0.0
+    is_mixture: bool = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -678,47 +592,74 @@ class KernelizedWidth(NormWidth):
         if gain is not None and not isinstance(gain, GainBound):
             store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
 
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        explicit_gain = self._evaluate_explicit_gain(summary)
-
-        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            bound, noise = self.in_prior_units(summary, j, prior)
-            gain = prior.information_gain if explicit_gain is None else explicit_gain
-            is_modeled = "noise_bound" not in self.not_given and is_model_noise(self.noise_bound, j)
-            if is_modeled and not self.any_lambda:
-                noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
-            width = norm_width(bound, noise, gain, delta, prior.lam, self.any_lambda)
-            if self.variation:
-                if len(summary.active) > 1:
-                    raise ValueError(
-                        f"variation is {self.variation:g}, but the model has {len(summary.active)} "
-                        "outputs. Give each output its own model, or leave variation= out."
-                    )
-                variation = self.variation / self.units_of(prior)[0]
-                width = width + width_of_variation(variation, summary.weight_of_rows, prior.lam)
-            return width
-
+    def norms(self, summary: PriorSummary) -> dict[int, BoundedNorm]:
         try:
-            return combine_outputs(summary, self.delta, of_output)
+            active = summary.active
         except UnreadablePriorError as error:
             # with one bound per output, or the model's own noise, no number can stand for it
             is_one = not isinstance(self.rkhs_bound, tuple) and not isinstance(
                 self.noise_bound, tuple | str
             )
-            has_form = not self.any_lambda and not self.variation
-            if explicit_gain is not None and has_form and is_one:
-                rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
-                return BoundedNorm(rkhs_bound, noise_bound, self.delta).width(explicit_gain)  # type: ignore[arg-type]
+            has_form = not (self.any_lambda or self.variation or self.is_mixture)
+            if self.explicit_gain is not None and has_form and is_one:
+                return {0: BoundedNorm(self.rkhs_bound, self.noise_bound, self.delta)}  # type: ignore[arg-type]
             raise error.in_method(
                 "the width needs the model's prior",
                 "Pass information_gain= (bounds are then in units of the prior standard "
-                "deviation, any_lambda=False) or an explicit width=.",
+                "deviation, any_lambda=False) or an explicit width= "
+                "(ImprovedUpperConfidenceBound), or use BanditGP or SingleTaskGP.",
             ) from error
+        if self.variation and len(active) > 1:
+            raise ValueError(
+                f"variation is {self.variation:g}, but the model has {len(active)} outputs. Give "
+                "each output its own model, or leave variation= out."
+            )
+        count, share, found = summary.num_outputs, self.delta / len(active), {}
+        for j, prior in active.items():
+            of_norm, of_noise = self.units_of(prior)
+            noise = pick_bound("noise_bound", self.noise_bound, j, count)
+            if noise != MODEL_NOISE:
+                noise = noise / of_noise
+            elif self.any_lambda or self.is_mixture or "noise_bound" in self.not_given:
+                noise = prior.lam.sqrt()  # the smallest one of all rows
+            else:
+                noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
+            norm = pick_bound("rkhs_bound", self.rkhs_bound, j, count) / of_norm
+            form = {"any_lambda": self.any_lambda, "is_mixture": self.is_mixture}
+            found[j] = BoundedNorm(norm, noise, share, prior.lam, **form)
+        return found
+
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        return combined(self.widths(summary, summary.norms_of(self)))
+
+    def widths(self, summary: PriorSummary, norms: Mapping[int, BoundedNorm]) -> list[Tensor]:
+        """Return the width of each active output.
+
+        Args:
+            summary: The prior of the model without pending points.
+            norms: What is assumed of each of them: :meth:`norms`, perhaps with censored feedback.
+        """
+        if self.explicit_gain is None:
+            active = summary.active
+            widths = [norm.width_at(active[j].gain()) for j, norm in norms.items()]
+        else:
+            gain = self._evaluate_explicit_gain(summary)
+            widths = [norm.width_at(gain) for norm in norms.values()]
+        if self.variation:
+            ((j, norm),) = norms.items()
+            variation = self.variation / self.units_of(summary.active[j])[0]
+            widths[0] = widths[0] + width_of_variation(
+                variation, summary.weight_of_rows, torch.as_tensor(norm.lam)
+            )
+        return widths
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        gaps: list[str] = []
+        if self.is_mixture:
+            gaps = noise_gaps(summary, self.noise_bound)
+            return self.guarantee_of(AMM, summary, facts, SMALLEST_ROW_IS_FIXED, gaps)
+        gaps = []
         if self.variation:
             unit = 1.0
             if self.units == "prior":
@@ -761,14 +702,14 @@ class KernelizedWidth(NormWidth):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         if self.explicit_gain is None:
             return summary.realized_information_gain()
-        return torch.as_tensor(self._evaluate_explicit_gain(summary), dtype=DTYPE)
+        return self._evaluate_explicit_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
         return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
 
-    def _evaluate_explicit_gain(self, summary: PriorSummary) -> float | Tensor | None:
+    def _evaluate_explicit_gain(self, summary: PriorSummary) -> Tensor:
         if not isinstance(self.explicit_gain, GainBound):
-            return self.explicit_gain
+            return torch.as_tensor(self.explicit_gain, dtype=DTYPE)
         # one number of observations, or one per replicate
         rows = torch.as_tensor(summary.num_rows)
         bounds = [self.explicit_gain(number) for number in rows.reshape(-1).tolist()]
@@ -831,21 +772,19 @@ class RKHSWidth(WidthRule):
         check_instance("information_gain", self.gain_bound, GainBound, remedy)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        gain = self.gain_bound(round_number)
-
-        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            return gp_ucb_rkhs_width(
-                self.rkhs_bound / prior.standard_deviation, gain, round_number, delta
-            )
-
-        return combine_outputs(summary, self.delta, of_output)
+        gain, priors = self.gain_bound(round_number), summary.active.values()
+        share = self.delta / len(priors)
+        units = [prior.standard_deviation for prior in priors]
+        return combined(
+            [gp_ucb_rkhs_width(self.rkhs_bound / s, gain, round_number, share) for s in units]
+        )
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
         gain = self.gain_bound(round_number)
-        realized = [float(p.information_gain.max()) for p in summary.readable.values()]
+        realized = [float(p.gain().max()) for p in summary.readable.values()]
         if realized and gain < max(realized) - 1e-9:
             gaps.append(gain_is_too_small(gain, max(realized)))
         if has_row_noise(summary):
@@ -864,31 +803,6 @@ class RKHSWidth(WidthRule):
 
     def bound_on_gain(self) -> GainBound | None:
         return self.gain_bound
-
-
-@dataclass(frozen=True)
-class AMMWidth(NormWidth):
-    """AMM at the model's own regularization: Flynn and Reeb 2024; see :class:`NormWidth`."""
-
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            bound, noise = self.in_prior_units(summary, j, prior)
-            return mixture_width(bound, noise, prior.information_gain, delta, prior.lam)
-
-        try:
-            return combine_outputs(summary, self.delta, of_output)
-        except UnreadablePriorError as error:
-            raise error.in_method(
-                "the width of AMM needs the model's prior",
-                "Use BanditGP or SingleTaskGP, or ImprovedUpperConfidenceBound with "
-                "information_gain= or width=.",
-            ) from error
-
-    def guarantee(
-        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
-    ) -> Guarantee:
-        gaps = noise_gaps(summary, self.noise_bound)
-        return self.guarantee_of(AMM, summary, facts, SMALLEST_ROW_IS_FIXED, gaps)
 
 
 # --- functions that vary with the round -----------------------------------------------------------

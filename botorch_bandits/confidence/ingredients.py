@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
-from botorch_bandits.confidence.censored import CensoredWidth, complete_censored_bounds
+from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.dmm import RidgeTerms
 from botorch_bandits.confidence.gp_ucb import CompactBoxWidth, FiniteArmsWidth, width_of_beta
 from botorch_bandits.confidence.igp_ucb import (
-    AMMWidth,
+    DEFAULT_RKHS_BOUND,
     KernelizedWidth,
     RKHSWidth,
-    complete_bounds,
 )
 from botorch_bandits.confidence.width_rules import (
     DEFAULT_WIDTH,
+    MODEL_NOISE,
     ConstantWidth,
     WidthRule,
     pick_bound,
@@ -90,7 +90,12 @@ def theorem_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
 
 
 def bounds_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of :class:`.NormBounds` by name; see :func:`.complete_bounds`.
+    """Return the arguments of :class:`.NormBounds` by name, with defaults for what was not given.
+
+    The default of the norm is in prior standard deviations regardless of ``units``; the default of
+    the noise is :data:`.MODEL_NOISE`, or 0 if ``bounded_outcomes`` make it needless. A single bound
+    in the units of the outcomes is taken for a mistake, because the default of the other one would
+    be in other units.
 
     Args:
         name: The acquisition class, for errors.
@@ -99,16 +104,26 @@ def bounds_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: If only one bound is given in outcome units.
     """
-    units = options["units"]
-    norm, noise, not_given = complete_bounds(
-        name, options["rkhs_bound"], options["noise_bound"], units
-    )
+    units, needs_noise = options["units"], not options.get("bounded_outcomes", False)
+    defaults = {
+        "rkhs_bound": DEFAULT_RKHS_BOUND,
+        "noise_bound": MODEL_NOISE if needs_noise else 0.0,
+    }
+    bounds = {key: options[key] for key in defaults}
+    missing = [key for key, bound in bounds.items() if bound is None]
+    if len(missing) == 1 and units != "prior" and needs_noise:
+        raise ValueError(
+            f"{name} needs rkhs_bound= and noise_bound= (or neither), got "
+            f"rkhs_bound={bounds['rkhs_bound']} and noise_bound={bounds['noise_bound']}. Give "
+            f"{missing[0]}= in the units of the outcomes too; or leave both out to use "
+            f"{DEFAULT_RKHS_BOUND:g} prior standard deviation and the noise of the model."
+        )
     return {
-        "rkhs_bound": norm,
-        "noise_bound": noise,
+        **bounds,
+        **{key: defaults[key] for key in missing},
         "delta": check_probability("delta", options["delta"]),
         "units": check_one_of("units", units, ("outcome", "prior")),
-        "not_given": not_given,
+        "not_given": tuple(key for key in missing if needs_noise or key == "rkhs_bound"),
     }
 
 
@@ -122,13 +137,13 @@ def mixture_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     Raises:
         ValueError: If only one bound is given in outcome units, or an ingredient is infeasible.
     """
-    return AMMWidth(**bounds_of(name, options))
+    return KernelizedWidth(**bounds_of(name, options), is_mixture=True)
 
 
 def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
 
-    Bounds that are not given have defaults; see :func:`.complete_bounds`.
+    Bounds that are not given have defaults; see :func:`bounds_of`.
 
     Args:
         name: The acquisition class, for errors.
@@ -159,7 +174,8 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     complete = bounds_of(name, options)
     if width is not None:
         return ConstantWidth(width)
-    if has_none and options.get("default_width") is not None:
+    has_default = options.get("default_width") is not None
+    if has_none and has_default and not options.get("bounded_outcomes", False):
         return ConstantWidth(options["default_width"], is_default=True)
     return KernelizedWidth(
         **complete, any_lambda=any_lambda, explicit_gain=gain, variation=variation
@@ -196,36 +212,21 @@ def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tup
 
 
 def censored_width_rule(
-    options: Mapping[str, Any], delta: float, default_width: float | None = None
+    name: str, options: Mapping[str, Any], delta: float, default_width: float | None = None
 ) -> CensoredWidth:
     """Return the width rule that a constructor's options describe.
 
     Args:
+        name: The acquisition class, for errors.
         options: All options, by their names in the constructor; ``width`` is the constant.
         delta: The width's share of delta.
         default_width: The constant to use if neither norm nor noise is known. If it is None, the
             two have defaults instead.
     """
-    rkhs_bound, constant = options["rkhs_bound"], options["width"]
-    not_given: tuple[str, ...] = ()
-    if constant is None:
-        rkhs_bound, not_given = complete_censored_bounds(
-            rkhs_bound,
-            options["noise_bound"],
-            options["outcome_bound"],
-            check_one_of("units", options["units"], ("outcome", "prior")),
-            options["bounded_outcomes"],
-        )
-        if default_width is not None and {"rkhs_bound", "noise_bound"} <= set(not_given):
-            rkhs_bound, constant = None, default_width
-    names = ("noise_bound", "outcome_bound", "any_lambda", "bounded_outcomes", "units", "fill")
-    return CensoredWidth(
-        rkhs_bound=rkhs_bound,
-        delta=delta,
-        constant=constant,
-        not_given=not_given,
-        **{name: options[name] for name in names},
-    )
+    own = {**options, "delta": delta, "default_width": default_width, "information_gain": None}
+    check_one_of("bounded_outcomes", own["bounded_outcomes"], (True, False))
+    names = ("outcome_bound", "units", "any_lambda", "bounded_outcomes", "fill")
+    return CensoredWidth(kernelized_rule(name, own), **{key: own[key] for key in names})
 
 
 def ridge_terms(name: str, options: Mapping[str, Any]) -> RidgeTerms:

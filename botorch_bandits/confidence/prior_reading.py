@@ -53,7 +53,8 @@ class OutputPrior:
     """The prior of one output; every tensor has the model's batch shape.
 
     Attributes:
-        gain: Returns the realized information gain of the model's rows, in nats.
+        gain: Returns the realized information gain of the model's rows, in nats; see
+            :func:`gain_of_rows`.
         noise_variance: Modeled noise variance in the model's own (transformed) outcome units; the
             smallest one if it differs between rows.
         prior_variance: Prior variance in the same units: that of the whole kernel if it is
@@ -103,11 +104,6 @@ class OutputPrior:
     def standard_deviation(self) -> Tensor:
         """The prior standard deviation ``s`` in raw outcome units."""
         return self.prior_variance.sqrt() * self.outcome_scale
-
-    @property
-    def information_gain(self) -> Tensor:
-        """The realized information gain, in nats; see :func:`gain_of_rows`."""
-        return self.gain()
 
 
 def part_of(model: Model, name: str) -> Any:

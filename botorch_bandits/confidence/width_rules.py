@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -86,7 +86,7 @@ def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
     return checked
 
 
-READ_ONCE = {"priors", "active", "weights", "scalar_variance"}
+READ_ONCE = {"priors", "active", "weights", "scalar_variance", "_norms"}
 """What a summary reads from a model at most once."""
 
 
@@ -176,6 +176,20 @@ class PriorSummary:
             return {}
 
     @cached_property
+    def _norms(self) -> dict[WidthRule, dict[int, Any]]:
+        return {}
+
+    def norms_of(self, rule: WidthRule) -> dict[int, Any]:
+        """Return what a rule assumes of each active output, which is computed once.
+
+        Args:
+            rule: The rule; see :meth:`WidthRule.norms`.
+        """
+        if rule not in self._norms:
+            self._norms[rule] = rule.norms(self)
+        return self._norms[rule]
+
+    @cached_property
     def scalar_variance(self) -> float | None:
         """The prior variance of the scalar, the largest one in a batch; None if it is unknown."""
         parts = [
@@ -196,7 +210,7 @@ class PriorSummary:
 
     def realized_information_gain(self) -> Tensor | None:
         """Return the realized gain summed over active outputs; None if it cannot be read."""
-        gains = [prior.information_gain for prior in self.readable.values()]
+        gains = [prior.gain() for prior in self.readable.values()]
         return torch.stack(torch.broadcast_tensors(*gains)).sum(0) if gains else None
 
     @cached_property
@@ -218,22 +232,29 @@ class RunningPriorSummary(PriorSummary):
     """A summary of a posterior that is updated with outcomes and knows its information gain.
 
     Args:
-        running: Has the present ``information_gain``, ``batch_shape``, in nats.
+        gain: Returns the present information gain, ``batch_shape``, in nats.
+        num_rows: Returns the number of observations; one number per replicate if they differ.
         noise_variance: The regularization, a scalar or ``batch_shape``.
-        prior_variance: The prior variance, the unit of bounds.
+        prior_variance: The prior variance, the square of the unit of bounds.
     """
 
     num_outputs = 1
 
-    def __init__(self, running: Any, noise_variance: Tensor, prior_variance: float) -> None:
+    def __init__(
+        self,
+        gain: Callable[[], Tensor],
+        num_rows: Callable[[], int | Tensor],
+        noise_variance: Tensor,
+        prior_variance: float,
+    ) -> None:
         """See the class."""
         super().__init__(None)
-        self._running, self._known = running, (noise_variance, prior_variance)
+        self._gain, self._num_rows, self._known = gain, num_rows, (noise_variance, prior_variance)
 
     @property
-    @abstractmethod
     def num_rows(self) -> int | Tensor:  # type: ignore[override]
         """The number of observations; one number per replicate if they differ."""
+        return self._num_rows()
 
     @property
     def weight_of_rows(self) -> float | Tensor:
@@ -242,8 +263,7 @@ class RunningPriorSummary(PriorSummary):
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:
         noise, variance = self._known
-        own = (noise, noise.new_tensor(variance), noise.new_ones(()))
-        return (OutputPrior(lambda: self._running.information_gain, *own),)
+        return (OutputPrior(self._gain, noise, noise.new_tensor(variance), noise.new_ones(())),)
 
 
 LEAST_LAM = 1.0 - 1e-12
@@ -305,6 +325,17 @@ class WidthRule(ABC):
             round_number: The round of the next point, from 1.
             facts: What is known of its use.
         """
+
+    def norms(self, summary: PriorSummary) -> dict[int, Any]:
+        """Return what is assumed of each active output, as :class:`.BoundedNorm`, if that is all.
+
+        Args:
+            summary: The prior summary of the model.
+
+        Raises:
+            UnreadablePriorError: If the model's prior cannot be read but is needed.
+        """
+        return {}
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """Return the information gain that enters the width, summed over outputs, if any does.
@@ -376,31 +407,22 @@ def of_constant_width(
     )
 
 
-def no_ingredient(
-    width: float, needed: str = "rkhs_bound= and noise_bound= (GPUpperConfidenceBound: num_arms=)"
-) -> str:
+def no_ingredient(width: float) -> str:
     """Report that the user gave no ingredients of a width, and what a theorem needs."""
     return (
         f"no bounds on the function were given; the default width, the constant {width:g}, is not "
-        f"based on knowledge of this function: a theorem needs {needed}, and hyperparameters that "
-        "were fixed before the data"
+        "based on knowledge of this function: a theorem needs rkhs_bound= and noise_bound= (with "
+        "censored feedback outcome_bound= as well; GPUpperConfidenceBound: num_arms=), and "
+        "hyperparameters that were fixed before the data"
     )
 
 
-def combine_outputs(
-    summary: PriorSummary,
-    delta: float,
-    width_of_output: Callable[[int, OutputPrior, float], Tensor],
-) -> Tensor:
-    """Return the width of a scalarization from the widths of its active outputs.
+def combined(widths: Sequence[Tensor]) -> Tensor:
+    """Return the width of a scalarization from those of its active outputs, at shares of delta.
 
     Args:
-        summary: The model's prior.
-        delta: Split evenly between the active outputs.
-        width_of_output: From an output's index, prior and share of ``delta`` to its width.
+        widths: One per active output.
     """
-    active = summary.active
-    widths = [width_of_output(j, prior, delta / len(active)) for j, prior in active.items()]
     if len(widths) == 1:
         return widths[0]
     return torch.stack(torch.broadcast_tensors(*widths)).square().sum(0).sqrt()
@@ -463,7 +485,7 @@ def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
     return value
 
 
-def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> Any:
+def pick_bound(name: str, bound: Any, output: int, num_outputs: int) -> Any:
     """Return the bound of one output.
 
     Raises:

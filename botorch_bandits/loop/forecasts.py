@@ -22,7 +22,6 @@ from botorch_bandits.acquisition.base import default_options
 from botorch_bandits.change_points import OracleRestart, Reset
 from botorch_bandits.checks import is_number
 from botorch_bandits.confidence import (
-    AMMWidth,
     BoundedNorm,
     BoxGain,
     DesignGain,
@@ -44,7 +43,7 @@ from botorch_bandits.confidence import (
     regret_exponent,
     smallest_slater_margin,
 )
-from botorch_bandits.confidence.censored import PendingWidth
+from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.gp_ucb import ChangePointWidth
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
@@ -123,20 +122,22 @@ class _Loop:
     lam: float
 
     def assumed(
-        self, bounds: Sequence[Any], units: str, delta: float, any_lambda: bool = False
+        self, bounds: Sequence[Any], units: str, delta: float, **form: bool
     ) -> BoundedNorm | None:
         """Return what is assumed of the function; None if a bound is not one number.
 
         Args:
-            bounds: Of norm and noise, and of outcomes with censored feedback.
+            bounds: Of norm, noise and censored outcomes.
             units: ``"outcome"`` or ``"prior"``, the units of the bounds.
             delta: Bounds fail with at most this probability.
-            any_lambda: Whether widths have the form for every ``lam``.
+            **form: The form of widths; see :class:`.BoundedNorm`.
         """
-        if not all(map(is_number, bounds)):
+        given = [bound for bound in bounds if bound is not None]
+        if not all(map(is_number, given)):
             return None
-        B, R, *others = (float(bound) / self.unit(units) for bound in bounds)
-        return BoundedNorm(B, R, delta, self.lam, any_lambda, *others)
+        B, R, *others = (float(bound) / self.unit(units) for bound in given)
+        outcome_bound = others[0] if others else None
+        return BoundedNorm(B, R, delta, self.lam, outcome_bound=outcome_bound, **form)
 
     def unit(self, units: str) -> float:
         """Return the prior standard deviation in the units of bounds.
@@ -233,35 +234,29 @@ def _regret_of_horizon(
         bound = s * regret_bound_of_width(rule.width(summary, T), T, gain, lam)
         tail = math.pi**2 / 6.0 * regret.tail
         return f"{SRINIVAS}, Theorem {rule.theorem_of_srinivas}", bound + tail
-    delta, variation, max_delay = regret.delta, 0.0, 0
+    delta, max_delay, outcome_bound = regret.delta, 0, None
     names = f"{CHOWDHURY}, Theorem 3", f"{CHOWDHURY}, Theorem 4"
-    if delta is None:
-        return None
-    if isinstance(rule, PendingWidth):
-        feedback, terms = loop.settings.feedback.censored, rule.censored
+    if isinstance(rule, CensoredWidth):
+        feedback = loop.settings.feedback.censored
         assert feedback is not None
-        if rule.uncovered is not None or terms.constant is not None or terms.not_given:
+        if not rule.is_covered or feedback.unit != "rounds" or feedback.max_delay is None:
             return None
-        if feedback.unit != "rounds" or feedback.max_delay is None:
-            return None
-        given = terms.rkhs_bound, terms.noise_bound, terms.outcome_bound
-        assumed = loop.assumed(given, terms.units, delta, terms.any_lambda)
         max_delay = math.ceil(feedback.max_delay)  # and rho_m = 1, as it is of rho_m times regret
         plural, more = ("s", " and 4") if loop.settings.context_dim else ("", "")
         names = f"{VERMA}, Theorem{plural} 2{more}", f"{VERMA}, Theorem{plural} 3{more}"
-    elif isinstance(rule, (KernelizedWidth, AMMWidth)) and not rule.not_given:
-        any_lambda = False
-        if isinstance(rule, KernelizedWidth):
-            any_lambda, variation = rule.any_lambda, rule.variation / loop.unit(rule.units)
-        assumed = loop.assumed((rule.rkhs_bound, rule.noise_bound), rule.units, delta, any_lambda)
-    else:
+        outcome_bound, rule = rule.outcome_bound, rule.inner
+    if delta is None or not isinstance(rule, KernelizedWidth) or rule.not_given:
         return None
+    given = rule.rkhs_bound, rule.noise_bound, outcome_bound
+    form = {"any_lambda": rule.any_lambda, "is_mixture": rule.is_mixture}
+    assumed = loop.assumed(given, rule.units, delta, **form)
     if assumed is None:
         return None
-    if isinstance(rule, AMMWidth):
-        width = assumed.mixture_width(gain(T - 1) if T > 1 else 0.0)
+    if rule.is_mixture:
+        width = assumed.width(gain(T - 1) if T > 1 else 0.0)
         name = "Flynn and Reeb 2024, with the sum of deviations by the gain"
         return name, s * regret_bound_of_width(width, T, gain, lam)
+    variation = rule.variation / loop.unit(rule.units)
     if regret.factor is not None:
         return names[0], s * igp_ucb_regret_bound(T, gain, assumed, variation, max_delay)
     if regret.num_points is None or T > MOST_ROUNDS_OF_DRAWS:
@@ -293,7 +288,7 @@ def _of_epochs(loop: _Loop, has_several_models: bool) -> Iterator[Forecast]:
         return
     options = {**default_options(played.acquisition_class), **played.options}
     units, given = options["units"], (options["rkhs_bound"], options["noise_bound"])
-    assumed = loop.assumed(given, units, options["delta"], options["any_lambda"])
+    assumed = loop.assumed(given, units, options["delta"], any_lambda=options["any_lambda"])
     if assumed is None:
         return
     if has_several_models:

@@ -59,7 +59,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import GainBound, ModelCheck
-from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.ingredients import output_rules
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.confidence.repeats import check_factor
@@ -262,14 +262,14 @@ def _check_censored_widths(
         rules = output_rules(cls.__name__, 1 + num_constraints, options)
         bounds = feedback.outcome_bounds(num_constraints)
         for of_output, bound in zip(rules, bounds, strict=True):
-            censored_rule(of_output, bound, sum_form=form)
+            CensoredWidth(of_output, bound, sum_form=form)
         return
     options = cls.complete_options(played.options, domain)
     if options["posterior_transform"] is None:
         arms_rule = cls.arms_rule(options)
         assert isinstance(arms_rule, WidthArmsRule)
         bound = feedback.bound_on_sum(cls.played_as is GPThompsonSampling)
-        censored_rule(arms_rule.rule, bound, sum_form=form)
+        CensoredWidth(arms_rule.rule, bound, sum_form=form)
 
 
 def _check_first_pseudo_value(feedback: Censored, rule: MultiplierRule) -> None:

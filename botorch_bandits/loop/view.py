@@ -35,7 +35,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import WidthRule
-from botorch_bandits.confidence.censored import Censoring, PendingWidth, censored_rule
+from botorch_bandits.confidence.censored import CensoredWidth, Censoring
 from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.history import Event, Growing, History, Outcome, Query
@@ -928,7 +928,7 @@ class Widening:
         round_number: int,
         draws: bool,
         means: Callable[[], Sequence[Tensor] | None] = lambda: None,
-    ) -> PendingWidth:
+    ) -> CensoredWidth:
         """Return the rule of a reward, or of the scale of a draw, with what censoring adds.
 
         Args:
@@ -940,8 +940,8 @@ class Widening:
         """
         bound = self.feedback.bound_on_sum(draws)
         censored = self._censored(rule, bound, self.feedback.fill)
-        gaps = partial(self._gaps, means, censored.censored.units, draws)
-        return replace(censored, deviation_sum=total, round_number=round_number, gaps=gaps)
+        gaps = partial(self._gaps, means, censored.units, draws)
+        return replace(censored, deviation_sums=total, round_number=round_number, gaps=gaps)
 
     def rules(
         self,
@@ -949,7 +949,7 @@ class Widening:
         totals: Tensor,
         round_number: int,
         units: Callable[[int], float],
-    ) -> tuple[PendingWidth, ...]:
+    ) -> tuple[CensoredWidth, ...]:
         """Return the rules of reward and constraints with the terms that censoring adds.
 
         Args:
@@ -964,11 +964,12 @@ class Widening:
                 bound /= units(j)
             # pseudo-values of constraints are 0 with every fill
             censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
-            found.append(replace(censored, deviation_sum=totals[j], round_number=round_number))
+            found.append(replace(censored, deviation_sums=totals[j], round_number=round_number))
         return tuple(found)
 
-    def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> PendingWidth:
-        return censored_rule(rule, bound, self.feedback.unit, fill, self.feedback.sum_form)
+    def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> CensoredWidth:
+        own = self.feedback
+        return CensoredWidth(rule, bound, unit=own.unit, fill=fill, sum_form=own.sum_form)
 
     def _gaps(
         self,

@@ -55,7 +55,9 @@ class BoxEngine:
     ) -> None:
         """See the class."""
         self.rule, self.posterior, self.box = rule, posterior, box
-        self.summary = ReplicatesPriorSummary(self, posterior.noise[0], posterior.outputscale)
+        self.summary = RunningPriorSummary(
+            self.gain, self._num_rows, posterior.noise[0], posterior.outputscale
+        )
         device = posterior.X.device
         self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
         self._shifts = RandomBlocks(seeds, "raw samples", (box.dim,), "uniform", device)
@@ -107,21 +109,12 @@ class BoxEngine:
         X = points.to(self.posterior.X).unsqueeze(-2)
         self.posterior = self.posterior.with_rows(X, outcomes.to(X).unsqueeze(-1))
 
-    @property
-    def information_gain(self) -> Tensor:
-        """The realized gain of each replicate's rows in nats, ``B``."""
+    def gain(self) -> Tensor:
+        """Return the realized gain of each replicate's rows in nats, ``B``."""
         return self.posterior.information_gain
 
-
-class ReplicatesPriorSummary(RunningPriorSummary):
-    """A summary of the posteriors of replicates on a box, those of an engine."""
-
-    _running: BoxEngine
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of each replicate."""
-        return self._running.posterior.num_rows
+    def _num_rows(self) -> int:
+        return self.posterior.num_rows
 
 
 class _Bound:

@@ -333,7 +333,7 @@ def test_no_warning_where_nothing_rings(noise: float, options: dict[str, Any]) -
         ({"minimum": 0.0, "minimum_proxy": 2.0, "width": 1.0}, "pass either minimum="),
         ({"minimum": float("nan"), "width": 1.0}, "minimum is nan"),
         ({"minimum": (0.0, 1.0), "width": 1.0}, "minimum has 2 entries for 1 outputs"),
-        ({"minimum": -1.0, "rkhs_bound": 1.0}, "needs noise_bound= and outcome_bound="),
+        ({"minimum": -1.0, "rkhs_bound": 1.0}, "Give noise_bound="),
         (
             {"minimum": -1.0, "rkhs_bound": 1.0, "noise_bound": 0.1},
             "needs outcome_bound=",

@@ -103,7 +103,8 @@ def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None
     assert on_box.guarantee().gaps == (
         "no bounds on the function were given; the default width, the constant 2, is not based on "
         "knowledge of this function: a theorem needs rkhs_bound= and noise_bound= "
-        "(GPUpperConfidenceBound: num_arms=), and hyperparameters that were fixed before the data",
+        "(with censored feedback outcome_bound= as well; GPUpperConfidenceBound: num_arms=), and "
+        "hyperparameters that were fixed before the data",
         "a constant width is a heuristic",
     )
     on_arms = recipe.build(bandit_gp(), ARMS, round_number=20)

@@ -21,7 +21,7 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.confidence import CensoredWidth
+from botorch_bandits.confidence import CensoredWidth, ConstantWidth
 
 X = line(0.0, 1.0, 7)
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "any_lambda": True}
@@ -78,7 +78,7 @@ def test_delays_are_told_in_their_unit() -> None:
         assert bands is not None
         assert f"arrives within max_delay {unit} (ever, if that is None)" in bands.text
     with pytest.raises(ValueError, match="unit is 'days'"):
-        CensoredWidth(2.0, 0.1, 1.0, unit="days")
+        CensoredWidth(ConstantWidth(2.0), 1.0, unit="days")
 
 
 @pytest.mark.parametrize("name", ["censored", "censored thompson"])

@@ -49,8 +49,10 @@ PLAIN = (
     "knowledge of this function: a theorem needs {}, and hyperparameters that were fixed "
     "before the data"
 )
-NEEDED = "rkhs_bound= and noise_bound= (GPUpperConfidenceBound: num_arms=)"
-NEEDED_WITH_DELAYS = "rkhs_bound=, noise_bound= and outcome_bound="
+NEEDED = (
+    "rkhs_bound= and noise_bound= (with censored feedback outcome_bound= as well; "
+    "GPUpperConfidenceBound: num_arms=)"
+)
 
 
 def model(factor: float = 1.0) -> SingleTaskGP:
@@ -231,7 +233,7 @@ def test_censored_loops_need_no_bounds(cls: Any, domain: str, outcome_bound: flo
     assert width > (1.0 if outcome_bound or cls is ImprovedUpperConfidenceBound else 0.999)
     told = [gap for gap in loop.guarantee().gaps if re.search("no bounds on|was not given", gap)]
     expected = [LEFT_OUT[name] for name in list(LEFT_OUT)[: 2 if outcome_bound else 3]]
-    assert told == ([PLAIN.format(NEEDED_WITH_DELAYS)] if cls is GPThompsonSampling else expected)
+    assert told == ([PLAIN.format(NEEDED)] if cls is GPThompsonSampling else expected)
     remedy = r"needs outcome_bound=.*with_options\(width=2\.0\).*without rkhs_bound= and noise"
     with pytest.raises(ValueError, match=remedy):
         BanditLoop(

@@ -14,11 +14,13 @@ from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
     BoundedNorm,
     CensoredWidth,
+    ConstantWidth,
+    KernelizedWidth,
     PriorSummary,
     UnreadablePriorError,
 )
 
-BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "outcome_bound": 1.5}
+BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "delta": 0.1}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -50,12 +52,9 @@ def test_every_form_is_its_formula(seed: int) -> None:
         (lambda: BoundedNorm(1.0, 0.1, 0.1, outcome_bound=-1.0), "outcome_bound"),
         (lambda: BoundedNorm(1.0, 0.1, 1.5, outcome_bound=1.0), "delta is 1.5"),
         (lambda: BoundedNorm(1.0, 0.1, 0.1, -1.0), "lam is -1.0"),
-        (lambda: CensoredWidth(2.0, 0.1), "needs outcome_bound="),
-        (lambda: CensoredWidth(2.0, None, 1.0), "needs noise_bound="),
-        (lambda: CensoredWidth(None, None, 1.0, bounded_outcomes=True), "needs rkhs_bound="),
-        (lambda: CensoredWidth(2.0, 0.1, 1.0, constant=1.0), "not both"),
-        (lambda: CensoredWidth(constant=-1.0), "width is -1.0"),
-        (lambda: CensoredWidth(**BOUNDS, units="raw"), "units is 'raw'"),
+        (lambda: CensoredWidth(KernelizedWidth(**BOUNDS)), "needs outcome_bound="),
+        (lambda: CensoredWidth(ConstantWidth(1.0), -1.0), "outcome_bound is -1.0"),
+        (lambda: CensoredWidth(ConstantWidth(1.0), 1.0, units="raw"), "units is 'raw'"),
     ],
 )
 def test_infeasible_ingredients_are_refused(call: Any, message: str) -> None:
@@ -73,32 +72,31 @@ def model_of(variance: float, scale: float) -> BanditGP:
 
 @pytest.mark.parametrize("form", [{}, {"any_lambda": True}, {"bounded_outcomes": True}])
 def test_an_outputscale_is_a_choice_of_units(form: dict[str, bool]) -> None:
+    def width(unit: float, scale: float, units: str) -> float:
+        own = {"any_lambda": True} if "any_lambda" in form else {}
+        inner = KernelizedWidth(2.0 * unit, 0.3 * unit, 0.1, units=units, **own)
+        sums = double(0.7 * scale)
+        rule = CensoredWidth(inner, 1.5 * unit, deviation_sums=sums, **form)
+        return rule.width(PriorSummary(model_of(scale**2, scale)), 1).item()
+
+    first = width(1.0, 1.0, "outcome")
     # the same problem in units three times as small: every bound is three times as large
-    widths = []
-    for scale in (1.0, 3.0):
-        summary = PriorSummary(model_of(scale**2, scale))
-        rule = CensoredWidth(**{name: scale * bound for name, bound in BOUNDS.items()}, **form)
-        widths.append(rule.censored_width(summary, (double(0.7 * scale),)).item())
-    assert widths[0] == pytest.approx(widths[1], rel=1e-12)
+    assert width(3.0, 3.0, "outcome") == pytest.approx(first, rel=1e-12)
     # multiples of the prior standard deviation
-    relative = CensoredWidth(**BOUNDS, **form, units="prior")
-    summary = PriorSummary(model_of(9.0, 3.0))
-    assert relative.censored_width(summary, (double(2.1),)).item() == pytest.approx(
-        widths[0], rel=1e-12
-    )
+    assert width(1.0, 3.0, "prior") == pytest.approx(first, rel=1e-12)
 
 
 def test_a_constant_keeps_the_sum_if_there_is_an_outcome_bound() -> None:
     summary = PriorSummary(model_of(4.0, 1.0))
-    sums = (double(0.6),)
-    assert CensoredWidth(constant=1.0).censored_width(summary, sums) == 1.0
-    kept = CensoredWidth(constant=1.0, outcome_bound=3.0).censored_width(summary, sums)
+    constant, sums = ConstantWidth(1.0), double(0.6)
+    assert CensoredWidth(constant, deviation_sums=sums).width(summary, 1) == 1.0
+    kept = CensoredWidth(constant, 3.0, deviation_sums=sums).width(summary, 1)
     assert kept.item() == pytest.approx(1.0 + 3.0 / 2.0 * 0.6 / 2.0, rel=1e-12)
 
 
 def test_an_unreadable_prior_names_the_remedy() -> None:
     with pytest.raises(UnreadablePriorError, match="explicit width="):
-        CensoredWidth(**BOUNDS).width(PriorSummary(_Opaque()), 1)
+        CensoredWidth(KernelizedWidth(**BOUNDS), 1.5).width(PriorSummary(_Opaque()), 1)
 
 
 class _Opaque:

@@ -13,7 +13,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from models.textbook import double
 
 from botorch_bandits import BanditGP, Censored
-from botorch_bandits.confidence import CensoredWidth, PriorSummary
+from botorch_bandits.confidence import CensoredWidth, KernelizedWidth, PriorSummary
 from botorch_bandits.confidence.fills import (
     FILLS,
     Survival,
@@ -176,7 +176,7 @@ def test_the_guarantee_says_what_it_assumes() -> None:
     X = torch.rand(6, 2, dtype=torch.float64, generator=stream)
     model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=1.2)
     for fill in FILLS:
-        rule = CensoredWidth(2.0, 0.1, 1.0, fill=fill)
+        rule = CensoredWidth(KernelizedWidth(2.0, 0.1, 0.1), 1.0, fill=fill)
         guarantee = rule.guarantee(PriorSummary(model), 1)
         assert guarantee.holds, guarantee.gaps
         between = any("values that fill in pending queries" in a for a in guarantee.assumptions)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
-    AMMWidth,
     BoundedNorm,
     CompactBoxWidth,
     KernelizedWidth,
@@ -75,7 +74,7 @@ def test_amm() -> None:
     # c ln det + 2 c ln(1 / delta) + B^2, and ln det is twice the gain
     expected = math.sqrt(c * 2 * gain + 2 * c * math.log(1 / delta) + bound**2)
     lam, noise = 0.3, math.sqrt(0.3 * c)
-    width = BoundedNorm(bound, noise, delta, lam).mixture_width(gain)
+    width = BoundedNorm(bound, noise, delta, lam, is_mixture=True).width(gain)
     assert float(width) == pytest.approx(expected, abs=1e-12)
 
 
@@ -106,7 +105,7 @@ def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
     summary, gain = PriorSummary(model), float(dense_gain(model))
     lam = noise / variance
 
-    amm = AMMWidth(rkhs_bound=2.0, noise_bound=0.3, delta=delta).width(summary, 1)
+    amm = KernelizedWidth(2.0, 0.3, delta, is_mixture=True).width(summary, 1)
     expected = math.sqrt(
         (2.0 / s) ** 2 + (0.3 / s) ** 2 / lam * (2 * gain + 2 * math.log(1 / delta))
     )
@@ -145,7 +144,7 @@ def test_guarantees_name_their_theorem() -> None:
     summary = PriorSummary(model)
     gain = WaterFillingGain(model.covar_module(X).to_dense().detach(), 0.1)
     for rule, words in (
-        (AMMWidth(2.0, 0.1, 0.1), "Flynn and Reeb 2024"),
+        (KernelizedWidth(2.0, 0.1, 0.1, is_mixture=True), "Flynn and Reeb 2024"),
         (RKHSWidth(2.0, gain, 0.1), "Theorem 3"),
         (CompactBoxWidth(2, 1.0, 1.0, 1.0, 0.1), "Theorem 2"),
         (RandomizedWidth(10), "Takeno"),

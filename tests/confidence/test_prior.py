@@ -123,7 +123,7 @@ def test_what_is_read_is_what_the_model_was_built_from(case: ModelCase, training
             (prior.noise_variance, [output.new_noise for output in outputs], 1e-10),
             (prior.lam, [output.lam for output in outputs], 1e-10),
             (prior.standard_deviation, [output.standard_deviation for output in outputs], 1e-10),
-            (prior.information_gain, [output.information_gain for output in outputs], 1e-8),
+            (prior.gain(), [output.information_gain for output in outputs], 1e-8),
         ):
             assert found.expand(shape).reshape(-1).tolist() == pytest.approx(
                 expected, rel=tolerance

@@ -38,6 +38,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import (
     CensoredWidth,
+    KernelizedWidth,
 )
 from botorch_bandits.confidence.hypotheses import SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
@@ -338,7 +339,7 @@ def test_censored_feedback_needs_a_number() -> None:
     with pytest.raises(ValueError, match="noise_bound is 'model'; with"):
         CensoredUpperConfidenceBound(model_of(), **options, noise_bound="model")
     with pytest.raises(ValueError, match="noise_bound is 'model'; with"):
-        CensoredWidth(2.0, (0.1, "model"), 1.0)  # type: ignore[arg-type]
+        CensoredWidth(KernelizedWidth(2.0, (0.1, "model"), DELTA), 1.0)
     recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
     for acquisition in (ImprovedUpperConfidenceBound, AMMUpperConfidenceBound):
         with pytest.raises(ValueError, match="noise_bound is 'model'; with"):

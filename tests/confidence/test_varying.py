@@ -17,6 +17,7 @@ import botorch_bandits as bandits
 from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
 from botorch_bandits.confidence import (
     BoundedNorm,
+    CensoredWidth,
     GainBound,
     KernelizedWidth,
     PriorSummary,
@@ -26,7 +27,6 @@ from botorch_bandits.confidence import (
     realized_regret_bound,
     width_of_variation,
 )
-from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.penalties import Exponential, Polynomial
 
 B, R, DELTA = 2.0, 0.1, 0.1
@@ -265,7 +265,7 @@ def test_rows_of_other_weights_vary_by_their_own_noise(domain: str, weighting: A
 def test_censored_outcomes_of_functions_that_vary_have_no_theorem() -> None:
     rule = KernelizedWidth(2.0, 0.1, delta=0.1, variation=0.1)
     model = BanditGP.with_kernel(RBFKernel(), noise=0.05)(torch.zeros(1, 1).double(), ONE)
-    known = censored_rule(rule, 1.0).guarantee(PriorSummary(model), 1)
+    known = CensoredWidth(rule, 1.0).guarantee(PriorSummary(model), 1)
     assert known.bands is None or not known.bands.holds
     with pytest.raises(ValueError, match="no theorem covers censored outcomes"):
         igp_ucb_regret_bound(5, lambda n: 1.0, BoundedNorm(1.0, 0.1, 0.1, outcome_bound=1.0), 0.1)

@@ -289,7 +289,7 @@ def test_other_widths_get_the_terms_without_a_promise(name: str, domain: str) ->
         base = gp_ucb_compact_width(1, 4, DELTA, 1.0, smoothness_a=1.0, smoothness_b=2.0)
         expected = base + SPAN * total
     elif name == "AMM":
-        base = BoundedNorm(B, raised, DELTA, NOISE).mixture_width(gain)
+        base = BoundedNorm(B, raised, DELTA, NOISE, is_mixture=True).width(gain)
         expected = base + SPAN / NOISE * total
     elif name == "given gain":
         norm = BoundedNorm(B, raised, DELTA / 2, NOISE, any_lambda=True)
