@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import analytic
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 
@@ -105,31 +104,6 @@ def test_infeasible_options_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         LogExpectedImprovement(bandit_gp(), **options)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (LogExpectedImprovement, analytic.LogExpectedImprovement),
-        (LogProbabilityOfImprovement, analytic.LogProbabilityOfImprovement),
-    ],
-)
-@pytest.mark.parametrize("maximize", [True, False])
-def test_arguments_by_position_and_values_are_those_of_botorch(
-    ours: type, theirs: type, maximize: bool
-) -> None:
-    model = bandit_gp()
-    margin = 0.01 if ours is LogProbabilityOfImprovement else 0.0
-    incumbent = 0.3 + (margin if maximize else -margin)
-    # BoTorch rounds a plain number to float32
-    known = double(incumbent)
-    expected = theirs(model, known, None, maximize)(x.unsqueeze(-2))
-    assert bool((expected < 0.0).any())  # logarithms
-    acqf = ours(model, 0.3, None, maximize)
-    assert isinstance(acqf, theirs)
-    assert torch.allclose(acqf(x.unsqueeze(-2)), expected, rtol=0.0, atol=1e-10)
-    tensor = ours(model, double(0.3), None, maximize)
-    assert torch.equal(acqf(x.unsqueeze(-2)), tensor(x.unsqueeze(-2)))
 
 
 @pytest.mark.parametrize("cls", [LogExpectedImprovement, LogProbabilityOfImprovement])

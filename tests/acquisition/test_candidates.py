@@ -17,21 +17,16 @@ from models.textbook import double, line, matern, normal, posterior, uniform
 from torch import Tensor
 
 from botorch_bandits import (
-    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
-    Categorical,
     Censored,
-    ExponentialWeights,
     FittedSingleTaskGP,
-    Float,
     GPUpperConfidenceBound,
     RandomSearch,
-    Space,
     TimeVaryingKernel,
 )
 from botorch_bandits.confidence import RefutedListWarning, check_model
@@ -135,21 +130,6 @@ def test_bound_on_a_box_has_the_width_of_each_prior() -> None:
     assert 0.0 <= float(found) <= 1.0
 
 
-def test_mixture_is_that_of_all_priors() -> None:
-    X, y = rows(12)
-    points = uniform(9, 1, seed=3)
-    model = recipe()(X, y.unsqueeze(-1))
-    acqf = CandidatesUpperConfidenceBound(model, form="mixture", width=1.5)
-    mean, deviation = moments(X, y, points)
-    p = torch.from_numpy(model.evidence.posterior_weights).unsqueeze(-1)
-    m = (p * mean).sum(0)
-    v = (p * (deviation**2 + (mean - m) ** 2)).sum(0)
-    value = acqf(points.unsqueeze(-2))
-    torch.testing.assert_close(value, m + 1.5 * v.sqrt(), rtol=0.0, atol=1e-8)
-    assert not acqf.guarantee().holds
-    assert "mixture" in str(acqf.guarantee())
-
-
 def test_pending_points_choose_and_do_not_certify() -> None:
     X, y = rows(12)
     points, pending = uniform(30, 1, seed=3), uniform(2, 1, seed=5)
@@ -244,28 +224,6 @@ def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
     assert acqf.describe(X[0])["is_refuted"] == 1.0
 
 
-@pytest.mark.slow
-def test_priors_are_drawn_by_their_posterior_weights() -> None:
-    X, y = rows(3)
-    points = uniform(8, 1, seed=3)
-    model = recipe()(X, y.unsqueeze(-1))
-    draws = [CandidatesThompsonSampling(model, choices=points, seed=i) for i in range(150)]
-    entries = torch.tensor([draw.entry for draw in draws])
-    shares = torch.bincount(entries, minlength=len(PRIORS)) / 150.0
-    p = torch.from_numpy(model.evidence.posterior_weights)
-    assert bool(((shares - p).abs() <= 4.5 * (p * (1.0 - p) / 150.0).sqrt() + 1e-9).all())
-    mean, deviation = moments(X, y, points)
-    values = torch.stack([draw(points.unsqueeze(-2)) for draw in draws])
-    standard = (values - mean[entries]) / deviation[entries]
-    assert abs(float(standard.square().mean()) - 1.0) < 0.3
-    again = CandidatesThompsonSampling(model, choices=points, seed=7)
-    assert torch.equal(again(points.unsqueeze(-2)), draws[7](points.unsqueeze(-2)))
-    again.set_X_pending(points[:1])
-    assert not torch.equal(again(points.unsqueeze(-2)), draws[7](points.unsqueeze(-2)))
-    on_box = CandidatesThompsonSampling(model, seed=3)
-    assert torch.isfinite(on_box(uniform(5, 1, 1, seed=9))).all()
-
-
 def own_model(X: Tensor, y: Tensor, length: float) -> SingleTaskGP:
     kernel, likelihood = MaternKernel(nu=2.5).double(), GaussianLikelihood().double()
     kernel.lengthscale, likelihood.noise = double(length), double(0.1)
@@ -353,48 +311,14 @@ def test_bad_options_are_refused() -> None:
     assert default.evidence().num_outcomes == 1
 
 
-def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
-    choices = uniform(6, 1, seed=3)
-    ours = CandidatesUpperConfidenceBound
-    options: dict[str, Any] = {
-        "domain": Arms(choices),
-        "model": recipe(),
-        "acquisition": ours.with_options(),
-        "num_initial": 3,
-    }
-    one = BanditGP.with_kernel(MaternKernel(nu=2.5))
-    fitted = FittedSingleTaskGP([(0.0, 1.0)])
-    for model in (one, fitted):
-        for kind in (ours, CandidatesThompsonSampling):
-            with pytest.raises(TypeError, match=r"BanditGP.with_candidates\(\[...\]\)"):
-                BanditLoop(**{**options, "model": model, "acquisition": kind.with_options()})
-    two = ours.with_options(smoothness_a=1.0, smoothness_b=[1.0, 2.0])
+@pytest.mark.parametrize("kind", [CandidatesUpperConfidenceBound, CandidatesThompsonSampling])
+def test_loops_whose_model_is_no_list_are_refused(kind: Any) -> None:
+    for model in (BanditGP.with_kernel(MaternKernel(nu=2.5)), FittedSingleTaskGP([(0.0, 1.0)])):
+        with pytest.raises(TypeError, match=r"BanditGP.with_candidates\(\[...\]\)"):
+            BanditLoop(Arms(uniform(6, 1, seed=3)), model, kind.with_options())
+    two = CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=[1.0, 2.0])
     with pytest.raises(ValueError, match="smoothness_b has 2 entries"):
-        BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "acquisition": two})
-    with pytest.raises(ValueError, match="the model is"):
-        BanditLoop(**options, forgetting=ExponentialWeights(0.9))
-    for surrogate in ("relabeled", "separate"):
-        rule = AdditiveEpochs(1, 4, 0.5, surrogate=surrogate)
-        with pytest.raises(ValueError, match=r"constraints=AdditiveEpochs.*with_candidates"):
-            BanditLoop(**options, constraints=rule)
-    loud = BanditGP.with_candidates(candidate_grid([0.1], scales=[1.0, 1e300]))
-    with pytest.raises(ValueError, match="output scale is 1e\\+300"):
-        BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
-    space = Space({"color": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
-    with pytest.warns(UserWarning, match="as if neighboring values"):
-        BanditLoop(**{**options, "domain": space})
-    transform = space.input_transform()
-    entries = [replace(each, input_transform=transform) for each in candidate_grid([0.1, 0.5])]
-    loop = BanditLoop(space, BanditGP.with_candidates(entries), ours.with_options(form="mixture"))
-    for _ in range(3):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x[-1]))
-    X, Y = loop.history.arrived()
-    dense = [each(X, Y.to(X)).posterior(X[:1]).mean for each in entries]
-    p = loop.evidence()
-    mean = sum(row.posterior_weight * m for row, m in zip(p, dense, strict=True))
-    found, _ = loop.current_model().mixture(X[:1])
-    assert float(found) == pytest.approx(float(mean), abs=1e-8)
+        BanditLoop(Box([(0.0, 1.0)]), recipe(), two)
 
 
 def reward_of(x: Tensor) -> float:

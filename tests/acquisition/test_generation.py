@@ -189,19 +189,6 @@ def test_a_clamped_variance_has_no_slope() -> None:
 # --- optima ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
-@pytest.mark.parametrize(("num_rows", "dim"), [(5, 1), (40, 2), (300, 2), (40, 6)])
-@pytest.mark.parametrize("width", [0.1, 2.0])
-def test_optimum_is_never_worse(nu: float, num_rows: int, dim: int, width: float) -> None:
-    bounds = unit_box(dim)
-    for seed in range(3):
-        acqf = ucb(gp(num_rows, dim, nu, seed=seed), width=width)
-        X, value, _, expected = both(acqf, bounds, seed)
-        assert float(value.max()) >= float(expected.max()) - 1e-6
-        assert torch.allclose(value, acqf(X), rtol=0.0, atol=1e-9)
-        assert (value >= acqf(starts(acqf, bounds, seed)) - 1e-12).all()
-
-
 @pytest.mark.parametrize("outcome_scale", [1e-5, 1e5])
 def test_tolerances_follow_the_scale_of_the_outcomes(outcome_scale: float) -> None:
     model = gp(30)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from other_device import other_device
 from pairwise import by_day, pairwise
@@ -196,16 +195,6 @@ def test_bad_input_is_refused_and_changes_nothing(
         torch.float64
     }
     assert close(evaluate(acqf, case, x), before, 0.0)
-
-
-@pytest.mark.parametrize("acquisition", ACQUISITIONS, ids=ids)
-def test_model_in_single_precision_is_refused(acquisition: AcquisitionCase) -> None:
-    X, Y = rows()
-    model = SingleTaskGP(X.float(), Y[:, :1].float())
-    case = named(MODELS, "SingleTaskGP, Standardize")
-    with pytest.raises(TypeError, match=r"SingleTaskGP.*float32.*train_X\.double\(\)"):
-        acquisition.make(case, model)
-    assert model.covar_module.lengthscale.dtype == torch.float32
 
 
 @core_pairs(2)

@@ -201,30 +201,6 @@ def test_kronecker_model_gives_bounds_apart_only():
     close(make(model, width=2.0, separate_bounds=True)(x.unsqueeze(-2)), expected, 1e-6)
 
 
-def test_two_constraints_from_models_of_the_package():
-    X, Y = rows()
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = double(0.4)
-    third = (X.sum(dim=-1, keepdim=True) - 1.0).contiguous()
-    model = ModelListGP(
-        *(BanditGP(X, y, kernel=kernel, noise=0.05) for y in (Y[:, :1], Y[:, 1:], third))
-    )
-    x = uniform(6, 2, seed=3)
-    acqf = LagrangianUpperConfidenceBound(
-        model, multipliers=[0.5, 2.0], penalty=Exponential(1.0), width=1.5
-    )
-    moments = [sub.posterior(x) for sub in model.models]
-    mean = [p.mean.squeeze(-1).detach().numpy() for p in moments]
-    sd = [p.variance.squeeze(-1).sqrt().detach().numpy() for p in moments]
-    expected = mean[0] + 1.5 * sd[0]
-    for j, kappa in ((1, 0.5), (2, 2.0)):
-        expected = expected - kappa * np.expm1(np.maximum(mean[j] - 1.5 * sd[j], 0.0))
-    close(acqf(x.unsqueeze(-2)), expected)
-    known = acqf.describe(x[0])
-    assert known["acquisition_value"] == pytest.approx(expected[0])
-    assert known["constraint_lower_bound_2"] == pytest.approx(mean[2][0] - 1.5 * sd[2][0])
-
-
 @pytest.mark.parametrize("separate_bounds", [False, True])
 def test_posterior_transform_comes_first(separate_bounds):
     model, x = named(MODELS, CASES[0].name).build(), uniform(5, 2, seed=3)

@@ -254,21 +254,6 @@ def test_a_subclass_is_evaluated_unless_it_says_that_a_rule_plays_it(
     assert built == ([] if kind else [recipe.acquisition_class] * 4)
 
 
-def test_a_subclass_that_is_evaluated_claims_no_regret_until_it_says_so() -> None:
-    model = BanditGP(*rows_of_one(), RBFKernel(), noise=1.0)
-    known = {"rkhs_bound": 2.0, "noise_bound": 0.1}
-    assert ImprovedUpperConfidenceBound(model, **known).guarantee().regret.holds
-    told = Shifted(model, **known).guarantee()
-    assert told.bands.holds
-    assert not told.regret.holds
-    assert "Shifted may evaluate something other than its base class" in str(told)
-
-
-def rows_of_one() -> tuple[Tensor, Tensor]:
-    X, Y = rows()
-    return X, Y[:, :1]
-
-
 def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:
     recipe = Wider.with_options(**BOUNDS)
     assert float(recipe.build(bandit_gp(), BOX).width) == pytest.approx(6.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,6 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     DMMUpperConfidenceBound,
-    GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.player import Replicates, player_of
@@ -98,20 +95,3 @@ def test_dmm_has_the_same_bounds_as_drop_in_and_on_arms(
         assert float(power) == round(float(power))
         assert acqf.smallest_rkhs_bound <= bound
         assert power == 0 or acqf.smallest_rkhs_bound > 0.5 * bound
-
-
-def test_random_numbers_are_those_of_a_seed_and_a_round() -> None:
-    recipe = GPThompsonSampling.with_options(width=1.0)
-    one, again, other = (player_of(MODEL, recipe, ARMS, seed) for seed in (3, 3, 4))
-    assert one is not None
-    assert again is not None
-    assert other is not None
-    arms, Y = torch.tensor([2, 5, 2]), torch.tensor([[0.3], [-0.2], [0.5]]).double()
-    rows = Rows(arms, Y, torch.ones(3).double())
-    draws = [one.look(t, rows).scores for t in range(1, 40)]
-    # not of what was asked for before, and the same in a copy
-    for player in (again, copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
-        assert torch.equal(player.look(33, rows).scores, draws[32])
-        assert torch.equal(player.look(2, rows).scores, draws[1])
-    assert not torch.equal(other.look(2, rows).scores, draws[1])
-    assert len({float(draw[0]) for draw in draws}) == len(draws)

@@ -16,16 +16,12 @@ from models.textbook import double
 import botorch_bandits
 from botorch_bandits import (
     BanditGP,
-    CandidatesThompsonSampling,
-    CensoredThompsonSampling,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     acquisition,
 )
 from botorch_bandits.acquisition.base import BanditAcquisition
-from botorch_bandits.models import candidate_grid
 
 from .cases import bandit_gp, rows, uniform
 
@@ -56,40 +52,31 @@ def test_positional_arguments_are_those_of_botorch(name: str) -> None:
     assert [n for n, p in ours.items() if p.kind is positional] == list(theirs)
 
 
-def test_positional_calls_give_botorchs_values() -> None:
-    model = bandit_gp()
-    for name in ("MeanOnly", "VarianceOnly"):  # the others: where their values are tested
-        ours, theirs = (
-            cls(model, None, False) for cls in (getattr(acquisition, name), NAMESAKES[name])
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_values_are_those_of_botorch_by_position(name: str, maximize: bool) -> None:
+    model, margin = bandit_gp(), 0.01 if maximize else -0.01
+    numbers = {
+        "GPUpperConfidenceBound": (4.0, 4.0),
+        "LogExpectedImprovement": (0.3, double(0.3)),  # BoTorch rounds a plain number to float32
+        "LogProbabilityOfImprovement": (0.3, double(0.3 + margin)),
+    }
+    ours, theirs = (
+        cls(model, *given, None, maximize)
+        for cls, given in zip(
+            (getattr(acquisition, name), NAMESAKES[name]),
+            ([number] for number in numbers[name]) if name in numbers else ([], []),
+            strict=True,
         )
-        assert torch.allclose(ours(POINTS), theirs(POINTS), rtol=1e-10, atol=1e-10)
+    )
+    assert name not in numbers or isinstance(ours, NAMESAKES[name])
+    assert torch.allclose(ours(POINTS), theirs(POINTS), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_class_takes_maximize(name: str) -> None:
     parameter = inspect.signature(getattr(acquisition, name)).parameters["maximize"]
     assert parameter.default is True
-
-
-def test_draws_are_those_of_the_negative_model() -> None:
-    for options in ({}, {"choices": POINTS.squeeze(-2)}, {"pending": "hallucinate"}):
-        up, down = (
-            GPThompsonSampling(bandit_gp(), seed=0, maximize=maximize, **options)
-            for maximize in (True, False)
-        )
-        assert torch.equal(down(POINTS), -up(POINTS))
-        assert torch.equal(down(POINTS.squeeze(-2)), -up(POINTS.squeeze(-2)))
-        assert "cumulative regret of minus the reward" in str(
-            GPThompsonSampling(
-                bandit_gp(), rkhs_bound=2.0, noise_bound=0.1, any_lambda=True, maximize=False
-            ).guarantee()
-        )
-    X, Y = rows()
-    lists = BanditGP.with_candidates(candidate_grid([0.1, 0.5]))(X, Y[:, :1])
-    up, down = (
-        CandidatesThompsonSampling(lists, seed=0, maximize=maximize) for maximize in (True, False)
-    )
-    assert torch.equal(down(POINTS), -up(POINTS))
 
 
 @pytest.mark.parametrize("options", [{}, {"separate_bounds": True}], ids=["scalarized", "apart"])
@@ -140,31 +127,3 @@ def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
         GPUpperConfidenceBound(batch, torch.ones(3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"beta.*-1"):
         GPUpperConfidenceBound(batch, double([1.0, -1.0]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_default_dtype_does_not_matter(dtype: torch.dtype) -> None:
-    before = torch.get_default_dtype()
-    values = []
-    try:
-        for default in (torch.float32, dtype):
-            torch.set_default_dtype(default)
-            X, Y = rows()
-            model = SingleTaskGP(X, Y[:, :1]).double()
-            options = {"seed": 0, "choices": POINTS.squeeze(-2)}
-            each = [
-                GPUpperConfidenceBound(model, beta=4.0, X_pending=X[:2]),
-                botorch_bandits.ImprovedUpperConfidenceBound(model, X_pending=X[:2]),
-                botorch_bandits.AMMUpperConfidenceBound(model),
-                botorch_bandits.DMMUpperConfidenceBound(model),
-                botorch_bandits.LogExpectedImprovement(model),
-                GPThompsonSampling(model, **options),
-                CensoredThompsonSampling(model, minimum=0.0, X_pending=X[:2], **options),
-            ]
-            values.append([acqf(POINTS).detach() for acqf in each])
-            values[-1] += [acqf(POINTS.squeeze(-2)).detach() for acqf in each]
-    finally:
-        torch.set_default_dtype(before)
-    for first, second in zip(*values, strict=True):
-        assert first.dtype == second.dtype == torch.float64
-        assert torch.allclose(first, second, rtol=1e-6, atol=1e-6)  # starting values are rounded

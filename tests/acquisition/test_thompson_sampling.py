@@ -108,9 +108,13 @@ def test_draws_of_each_ensemble_member_have_its_moments(options: dict[str, Any])
     means, covariances = (torch.from_numpy(m) for m in case.reference(model).moments(ARMS.numpy()))
     samples: dict[int, list[Tensor]] = {m: [] for m in range(MEMBERS)}
     for seed in range(300):
-        acqf = GPThompsonSampling(model, width=v, seed=seed, **options)
         with torch.no_grad():
-            samples[acqf._member()].append(acqf(ARMS.unsqueeze(-2)))
+            plain, drawn = (
+                GPThompsonSampling(model, width=width, seed=seed, **options)(ARMS.unsqueeze(-2))
+                for width in (1.0, v)
+            )
+        mean = (v * plain - drawn) / (v - 1.0)
+        samples[int((means - mean).abs().amax(-1).argmin())].append(drawn)
     assert min(map(len, samples.values())) > 20
     for m, sample in samples.items():
         check_law(torch.stack(sample), means[m], v**2 * covariances[m])

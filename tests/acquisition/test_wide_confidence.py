@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +15,6 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import RBFKernel
 from models.textbook import double, uniform
-from torch import Tensor
 
 from botorch_bandits import (
     BanditGP,
@@ -30,10 +32,12 @@ SQUARE = double([[0.0, 0.0], [1.0, 1.0]])
 X = uniform(60, 2, seed=0)
 Y = (6.0 * X[:, :1]).sin() + X[:, 1:]
 
+NUMBERS = itertools.count()
 
-@pytest.fixture(autouse=True)
-def _nothing_told() -> None:
-    upper_confidence_bound._warn_once.cache_clear()
+
+def fresh(cls: Any) -> Any:
+    """A subclass of which nothing was told yet."""
+    return type(f"{cls.__name__}{next(NUMBERS)}", (cls,), {})
 
 
 def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
@@ -49,32 +53,30 @@ def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
     ).eval()
 
 
-def build_model(X: Tensor, Y: Tensor) -> SingleTaskGP:
-    kernel = RBFKernel().double()
-    kernel.lengthscale = double(0.2)
-    return SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=Standardize(1)).eval()
-
-
-def told(make: Any) -> list[warnings.WarningMessage]:
+def told(make: Callable[[], Any]) -> list[warnings.WarningMessage]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make()
     return [each for each in caught if each.category is WideConfidenceWarning]
 
 
+def bound(num_rows: int, cls: Any = GPUpperConfidenceBound, **options: Any) -> Any:
+    return fresh(cls)(model(num_rows), **options)
+
+
 def test_the_reason_has_a_remedy() -> None:
     with pytest.warns(WideConfidenceWarning) as caught:
-        ImprovedUpperConfidenceBound(model(20), rkhs_bound=40.0, noise_bound=0.1)
+        fresh(ImprovedUpperConfidenceBound)(model(20), rkhs_bound=40.0, noise_bound=0.1)
     (warning,) = caught
     text = str(warning.message)
-    assert "ImprovedUpperConfidenceBound: the width is out of proportion to the outcomes" in text
+    assert re.match(r"ImprovedUpperConfidenceBound\d+: the width is out of proportion", text)
     assert "Leave the bounds or width= out, give smaller ones" in text
     assert warning.filename == __file__  # the line of whoever built it
 
 
 def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
     wide = model(20)
-    assert told(lambda: GPUpperConfidenceBound(wide, width=30.0))
+    assert told(lambda: fresh(GPUpperConfidenceBound)(wide, width=30.0))
     grid = uniform(4000, 1, 2, seed=1)
     with torch.no_grad():
         posterior = wide.posterior(grid)
@@ -86,13 +88,14 @@ def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: GPUpperConfidenceBound(model(20), width=2.0),
-        lambda: ImprovedUpperConfidenceBound(model(20)),
-        lambda: GPThompsonSampling(model(20), seed=0),
-        lambda: GPUpperConfidenceBound(model(9), width=30.0),  # nobody knows the spread
-        lambda: GPUpperConfidenceBound(model(60, lengthscale=2.0), width=5.0),  # all is known
+        lambda: bound(20, width=2.0),
+        lambda: bound(20, ImprovedUpperConfidenceBound),
+        lambda: bound(20, GPThompsonSampling, seed=0),
+        lambda: bound(9, width=30.0),  # nobody knows the spread
+        # all is known
+        lambda: fresh(GPUpperConfidenceBound)(model(60, lengthscale=2.0), width=5.0),
         # whoever gives the prior says how large the reward is
-        lambda: GPUpperConfidenceBound(BanditGP(X, Y, RBFKernel(), noise=0.01), width=30.0),
+        lambda: fresh(GPUpperConfidenceBound)(BanditGP(X, Y, RBFKernel(), noise=0.01), width=30.0),
     ],
     ids=["constant", "default", "draw", "few", "explored", "given prior"],
 )
@@ -101,29 +104,25 @@ def test_healthy_widths_are_silent(make: Any) -> None:
 
 
 def test_draws_and_censored_bounds_are_looked_at_too() -> None:
-    assert told(lambda: GPThompsonSampling(model(20), width=30.0, seed=0))
+    assert told(lambda: bound(20, GPThompsonSampling, width=30.0, seed=0))
     options = {"minimum": -2.0, "outcome_bound": 5.0, "rkhs_bound": 20.0, "noise_bound": 0.1}
-    assert told(lambda: CensoredUpperConfidenceBound(model(20), **options, X_pending=X[40:42]))
-    weighted = ModelListGP(model(20), model(20))
+    assert told(lambda: bound(20, CensoredUpperConfidenceBound, **options, X_pending=X[40:42]))
     first = ScalarizedPosteriorTransform(double([1.0, 0.0]))
-    assert told(
-        lambda: ImprovedUpperConfidenceBound(weighted, width=30.0, posterior_transform=first)
-    )
+    weighted, cls = ModelListGP(model(20), model(20)), fresh(ImprovedUpperConfidenceBound)
+    assert told(lambda: cls(weighted, width=30.0, posterior_transform=first))
 
 
 def test_a_class_is_told_once_while_the_model_grows() -> None:
-    def run() -> None:
-        for n in range(10, 60, 5):
-            GPUpperConfidenceBound(model(n), width=30.0)
-
-    assert len(told(run)) == 1
+    cls = fresh(GPUpperConfidenceBound)
+    assert len(told(lambda: [cls(model(n), width=30.0) for n in range(10, 60, 5)])) == 1
 
 
 @pytest.mark.parametrize("feedback", [None, Censored(minimum=-2.0, outcome_bound=5.0)])
 def test_a_loop_tells_it_once_and_names_the_line_that_asks(feedback: Any) -> None:
+    # no other test has inputs of three dimensions
     loop = BanditLoop(
-        Box(SQUARE, num_restarts=1, raw_samples=16),
-        build_model,
+        Box([(0.0, 1.0)] * (3 if feedback is None else 4), num_restarts=1, raw_samples=16),
+        lambda X, Y: SingleTaskGP(X, Y).eval(),
         ImprovedUpperConfidenceBound.with_options(rkhs_bound=80.0, noise_bound=0.1),
         num_initial=9,
         feedback=feedback,

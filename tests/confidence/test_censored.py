@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -21,28 +20,6 @@ from botorch_bandits.confidence import (
 )
 
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "delta": 0.1}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_form_is_its_formula(seed: int) -> None:
-    stream = torch.Generator().manual_seed(seed)
-    total, B, R, B_y, gain, lam = (
-        3.0 * torch.rand(6, dtype=torch.float64, generator=stream)
-    ).tolist()
-    delta = 0.05 + 0.1 * seed
-    printed = B_y * total + B + (R + B_y) * math.sqrt(2 * (gain + 1 + math.log(2 / delta)))
-    any_lambda = (
-        B_y / lam * total
-        + B
-        + (R + B_y) / math.sqrt(lam) * math.sqrt(2 * (gain + math.log(2 / delta)))
-    )
-    found = (
-        BoundedNorm(B, R, delta, outcome_bound=B_y).width(gain, total),
-        BoundedNorm(B, R, delta, lam, any_lambda=True, outcome_bound=B_y).width(gain, total),
-    )
-    for width, expected in zip(found, (printed, any_lambda), strict=True):
-        assert width.dtype == torch.float64
-        assert width.item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -68,22 +45,6 @@ def model_of(variance: float, scale: float) -> BanditGP:
     kernel = ScaleKernel(RBFKernel()).double()
     kernel.outputscale = double(variance)
     return BanditGP(X, scale * X.sin().sum(-1, keepdim=True), kernel=kernel, noise=0.2 * variance)
-
-
-@pytest.mark.parametrize("form", [{}, {"any_lambda": True}, {"bounded_outcomes": True}])
-def test_an_outputscale_is_a_choice_of_units(form: dict[str, bool]) -> None:
-    def width(unit: float, scale: float, units: str) -> float:
-        own = {"any_lambda": True} if "any_lambda" in form else {}
-        inner = KernelizedWidth(2.0 * unit, 0.3 * unit, 0.1, units=units, **own)
-        sums = double(0.7 * scale)
-        rule = CensoredWidth(inner, 1.5 * unit, deviation_sums=sums, **form)
-        return rule.width(PriorSummary(model_of(scale**2, scale)), 1).item()
-
-    first = width(1.0, 1.0, "outcome")
-    # the same problem in units three times as small: every bound is three times as large
-    assert width(3.0, 3.0, "outcome") == pytest.approx(first, rel=1e-12)
-    # multiples of the prior standard deviation
-    assert width(1.0, 3.0, "prior") == pytest.approx(first, rel=1e-12)
 
 
 def test_a_constant_keeps_the_sum_if_there_is_an_outcome_bound() -> None:

@@ -25,7 +25,6 @@ from botorch_bandits.confidence import (
     GreedyGain,
     WaterFillingGain,
 )
-from botorch_bandits.confidence.information_gain import _interpolation_error
 from botorch_bandits.fingerprints import fingerprint
 
 
@@ -116,24 +115,6 @@ def test_no_points_of_the_box_have_a_larger_gain(name: str, lam: float) -> None:
         most = 0.5 * size * math.log1p(float(matrix[0, 0]) / lam)
         assert max(spread, corners, greedy.greedy_gain(size)) <= bound(size) + 1e-9
         assert bound(size) <= most + 1e-9
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("spacing", [0.05, 0.7])
-def test_error_between_two_points_is_bounded_tightly(name: str, spacing: float) -> None:
-    kernel, dim = KERNELS[name]
-    for axis in range(dim):
-        found = _interpolation_error(kernel, torch.zeros(dim, dtype=torch.float64), axis, spacing)
-        u = torch.linspace(0.0, 1.0, 5001, dtype=torch.float64)
-        points = torch.zeros(len(u), dim, dtype=torch.float64)
-        points[:, axis] = u * spacing
-        ends = points[[0, -1]]
-        weights = torch.stack([1 - u, u], -1)
-        K, C = kernel(ends).to_dense(), kernel(points, ends).to_dense()
-        variances = kernel(points, diag=True) + ((weights @ K) * weights).sum(-1)
-        variances = (variances - 2.0 * (C * weights).sum(-1)).detach()
-        largest = float(variances.max().clamp_min(0.0).sqrt())
-        assert largest - 1e-7 <= found <= 1.05 * largest + 1e-3
 
 
 def test_it_is_tight_on_a_line_and_useful_on_a_square() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
-from models.textbook import double
 
 from botorch_bandits import BanditGP, Censored
 from botorch_bandits.confidence import CensoredWidth, KernelizedWidth, PriorSummary
@@ -56,19 +55,6 @@ def test_the_lemma_on_models_of_the_package(lam: float) -> None:
 # --- how likely an outcome is still to come -------------------------------------------------
 
 
-def test_shares_from_probabilities_by_hand() -> None:
-    delays = Survival.stated((0.1, 0.2, 0.3, 0.25, 0.15))
-    assert delays.beyond(0) == pytest.approx(0.9, rel=1e-14)
-    assert delays.beyond(2) == pytest.approx(0.4, rel=1e-14)
-    assert delays.beyond(2.5) == pytest.approx(0.4, rel=1e-14)
-    assert delays.beyond(4) == delays.beyond(9) == delays.beyond(math.inf) == 0.0
-    # given that it takes longer than 1: (0.3 + 0.25) / 0.7 come until 3
-    assert delays.still_to_come(1, 3) == pytest.approx(0.55 / 0.7, rel=1e-14)
-    assert delays.still_to_come(1, None) == 1.0
-    assert delays.still_to_come(3, 3) == 0.0
-    assert delays.still_to_come(4, 9) == 0.0  # none takes so long
-
-
 def redistributed(arrived: list[float], waiting: list[float], delay: float) -> float:
     """Kaplan and Meier's estimate as Efron has it: mass of a query without outcome moves right."""
     rows = sorted([(u, 0) for u in arrived] + [(a, 1) for a in waiting])
@@ -104,23 +90,6 @@ def test_the_estimate_against_another_computation_of_it(seed: int) -> None:
 
 
 # --- heights --------------------------------------------------------------------------------
-
-
-def test_heights_of_every_fill_by_hand() -> None:
-    mean, sd = double([0.5, -0.3, 9.0, 2.0]), double([0.1, 0.2, 0.3, 1.5])
-    shares = double([0.5, 1.0, 1.0, 0.25])
-    expected = {
-        "minimum": [0.0, 0.0, 0.0, 0.0],
-        "middle": [2.0, 2.0, 2.0, 2.0],
-        "soft": [0.25, 0.0, 4.0, 0.5],
-        "lower_bound": [0.4, 0.0, 4.0, 0.5],
-    }
-    assert set(expected) == set(FILLS)
-    for fill, heights in expected.items():
-        found = Censored(1.0, 4.0, fill=fill).heights(4.0, mean, sd, shares)
-        assert found.tolist() == pytest.approx(heights, abs=1e-14)
-        own = [max(h, 4.0 - h) / 4.0 for h in heights]
-        assert share_of_bound(found, 4.0).tolist() == pytest.approx(own, abs=1e-14)
 
 
 def falling(delay: float) -> float:

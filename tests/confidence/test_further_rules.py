@@ -13,7 +13,6 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
-    BoundedNorm,
     CompactBoxWidth,
     KernelizedWidth,
     PriorSummary,
@@ -22,7 +21,6 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
     gp_ucb_compact_width,
     gp_ucb_rkhs_width,
-    irgp_ucb_width,
 )
 from papers.chowdhury import RateGain
 
@@ -67,35 +65,6 @@ def test_theorem_3_takes_the_norm_not_its_square() -> None:
     bound, gain, t, delta = 2.0, 5.0, 10, 0.1
     expected = math.sqrt(2 * bound**2 + 300 * gain * math.log(t / delta) ** 3)
     assert float(gp_ucb_rkhs_width(bound, gain, t, delta)) == pytest.approx(expected, abs=1e-10)
-
-
-def test_amm() -> None:
-    bound, gain, delta, c = 2.0, 5.0, 0.1, 0.7
-    # c ln det + 2 c ln(1 / delta) + B^2, and ln det is twice the gain
-    expected = math.sqrt(c * 2 * gain + 2 * c * math.log(1 / delta) + bound**2)
-    lam, noise = 0.3, math.sqrt(0.3 * c)
-    width = BoundedNorm(bound, noise, delta, lam, is_mixture=True).width(gain)
-    assert float(width) == pytest.approx(expected, abs=1e-12)
-
-
-def test_irgp() -> None:
-    expected = math.sqrt(2 * math.log(50) + 2 * 0.3)
-    assert float(irgp_ucb_width(100, 0.3)) == pytest.approx(expected, abs=1e-12)
-    with pytest.raises(ValueError, match="num_arms is 1"):
-        irgp_ucb_width(1, 0.3)
-
-
-def test_irgp_draws_are_exponential_with_mean_two_and_a_function_of_the_round() -> None:
-    summary = PriorSummary(scaled_model(1.0, 0.1))
-    rule = RandomizedWidth(100, seed=3)
-    beta = torch.stack([rule.width(summary, t) ** 2 for t in range(1, 4001)])
-    z = beta - 2 * math.log(50)
-    assert float(z.min()) >= -1e-9
-    assert float(z.mean()) == pytest.approx(2.0, abs=5 * 2 / 4000**0.5)
-    # an exponential with mean 2 exceeds 2 ln 2 half of the time
-    assert float((z > 2 * math.log(2)).double().mean()) == pytest.approx(0.5, abs=0.04)
-    assert rule.width(summary, 5) == RandomizedWidth(100, seed=3).width(summary, 5)
-    assert rule.width(summary, 5) != RandomizedWidth(100, seed=4).width(summary, 5)
 
 
 @pytest.mark.parametrize("variance", [1.0, 6.25])

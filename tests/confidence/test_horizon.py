@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
-from models.textbook import double, line
 
-from botorch_bandits import (
-    Arms,
-    BanditGP,
-    BanditLoop,
-    GPThompsonSampling,
-)
 from botorch_bandits.confidence.gp_ucb import (
     change_point_rate,
     change_point_spacing,
@@ -128,35 +120,6 @@ def test_realized_gp_ts(count: int) -> None:
     expected += math.sqrt((variance + rho) * math.log((variance + rho) / (rho * delta**2)))
     found = realized_ts_regret_bound(v, sd, rounds, points, b, s, delta)
     assert found == pytest.approx(min(expected, b * count), rel=1e-12)
-
-
-def test_a_loop_prints_a_number_for_draws_on_arms() -> None:
-    X = line(0.0, 1.0, 12)
-    kernel: Any = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = double(4.0)
-    recipe = BanditGP.with_kernel(kernel, noise=4.0)
-    options = GPThompsonSampling.with_options(rkhs_bound=2.0, noise_bound=0.1, delta=0.1)
-    loop = BanditLoop(Arms(X), recipe, options, num_initial=0)
-    for _ in range(6):
-        query = loop.ask()
-        loop.tell(query.id, float(query.x.sin()))
-    promised = loop.guarantee()
-    regret = promised.regret
-    assert regret is not None
-    assert promised.holds
-    assert (regret.num_points, regret.prior_deviation) == (12, pytest.approx(2.0))
-    seen = [query.diagnostics for query in loop.history.queries]
-    expected = realized_ts_regret_bound(
-        [each["width"] for each in seen],
-        [each["standard_deviation"] for each in seen],
-        range(1, 7),
-        12,
-        4.0,
-        2.0,
-        0.05,
-    )
-    assert regret.bound == promised.regret_bound == expected == 24.0
-    assert "so far it covers 6 of 6 rounds: at most 24" in str(promised)
 
 
 # --- censored feedback ------------------------------------------------------------------------

@@ -58,18 +58,6 @@ def test_without_observations_it_is_zero() -> None:
     assert realized_information_gain(empty, lams).tolist() == [0.0, 0.0]
 
 
-def test_batches_of_matrices_and_of_lambda() -> None:
-    matrices = np.stack([squared_exponential(random_points(6, s), 0.3) for s in range(3)])
-    lams = np.array([0.01, 0.5, 2.0])
-    expected = [by_determinant(K, lam) for K, lam in zip(matrices, lams, strict=True)]
-    gains = realized_information_gain(torch.from_numpy(matrices), torch.from_numpy(lams))
-    assert gains.tolist() == pytest.approx(expected, rel=1e-10)
-    one_matrix = realized_information_gain(torch.from_numpy(matrices[0]), torch.from_numpy(lams))
-    assert one_matrix.tolist() == pytest.approx(
-        [by_determinant(matrices[0], lam) for lam in lams], rel=1e-10
-    )
-
-
 def test_a_smooth_kernel_of_low_rank_is_no_trouble() -> None:
     # 300 points on a line: the matrix has rank about 18, and lam is far below its scale.
     points = np.linspace(0.0, 1.0, 300)[:, None]

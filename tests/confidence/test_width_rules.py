@@ -64,21 +64,6 @@ def width_of(rule: KernelizedWidth, model: Model, weights: list[float] | None = 
 # --- units ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("outputscale", "noise"), [(1.0, 0.3), (4.0, 0.3), (0.01, 2.0)])
-def test_bounds_are_divided_by_the_prior_standard_deviation(
-    outputscale: float, noise: float
-) -> None:
-    model = BanditGP(X, Y[:, :1], scaled_kernel(outputscale), noise)
-    lam, unit = noise / outputscale, math.sqrt(outputscale)
-    gain = gain_of(squared_exponential(X, 0.3), lam)
-    for any_lambda in (False, True):
-        width = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=any_lambda), model)
-        arguments = (2.0 / unit, 0.5 / unit, gain, DELTA)
-        expected = general(*arguments, lam) if any_lambda else printed(*arguments)
-        assert width.shape == ()
-        assert width.item() == pytest.approx(expected, rel=1e-10)
-
-
 @pytest.mark.parametrize("factor", [1e-3, 7.0])
 def test_a_change_of_units_changes_no_width(factor: float) -> None:
     # euros or cents: outcomes, B and R times c, prior and noise variance times c^2
@@ -144,17 +129,6 @@ def test_outputs_with_weight_share_delta_and_add_in_square(
         expected += general(*arguments, lam) ** 2
     rule = KernelizedWidth(rkhs_bounds, noise_bounds, DELTA, any_lambda=True)
     assert width_of(rule, model, weights).item() == pytest.approx(math.sqrt(expected), rel=1e-10)
-
-
-def test_one_number_serves_all_outputs_and_others_must_match() -> None:
-    model = both_outputs(1.0, 0.3, 0.3)
-    one = width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 1.0])
-    two = width_of(KernelizedWidth((2.0, 2.0), (0.5, 0.5), DELTA), model, [1.0, 1.0])
-    assert one.item() == two.item()
-    with pytest.raises(ValueError, match="rkhs_bound has 3 entries"):
-        width_of(KernelizedWidth((1.0, 2.0, 3.0), 0.5, DELTA), model, [1.0, 1.0])
-    with pytest.raises(ValueError, match="noise_bound has 1 entries"):
-        width_of(KernelizedWidth(1.0, (0.5,), DELTA), model, [1.0, 1.0])
 
 
 # --- explicit gains, and models that cannot be read -------------------------------------------

@@ -40,27 +40,6 @@ def test_gp_ucb_on_finitely_many_arms(num_arms: int, round_number: int, delta: f
     assert width.item() ** 2 == pytest.approx(beta, rel=1e-12, abs=1e-12)
 
 
-@given(bounds, bounds, st.floats(0.0, 1e6), deltas)
-@exactly
-def test_igp_ucb(rkhs_bound: float, noise_bound: float, gain: float, delta: float) -> None:
-    # 002, Theorem 2: beta_t = B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), the width itself.
-    expected = rkhs_bound + noise_bound * math.sqrt(2.0 * (gain + 1.0 - math.log(delta)))
-    width = BoundedNorm(rkhs_bound, noise_bound, delta).width(gain)
-    assert width.item() == pytest.approx(expected, rel=1e-12)
-
-
-@given(bounds, bounds, st.floats(0.0, 1e6), deltas, st.floats(1e-8, 1e8))
-@exactly
-def test_any_lambda(
-    rkhs_bound: float, noise_bound: float, gain: float, delta: float, lam: float
-) -> None:
-    expected = rkhs_bound + noise_bound / math.sqrt(lam) * math.sqrt(2.0 * (gain - math.log(delta)))
-    width = BoundedNorm(rkhs_bound, noise_bound, delta, lam, any_lambda=True).width(gain)
-    assert width.item() == pytest.approx(expected, rel=1e-12)
-    if lam >= 1.0:  # there the printed width is the looser of the two
-        assert width.item() <= BoundedNorm(rkhs_bound, noise_bound, delta).width(gain).item()
-
-
 def test_widths_are_double_whatever_the_default() -> None:
     for width in (
         BoundedNorm(1, 1, 0.1).width(1),
