@@ -115,7 +115,7 @@ def _dense(
     X: Tensor,
     Y: Tensor,
     kernel: Callable[..., np.ndarray],
-    noise: float,
+    noise: np.ndarray | float,
     shift: float = 0.0,
     unit: float = 1.0,
     **options: Any,
@@ -124,8 +124,8 @@ def _dense(
         X=X.numpy(),
         Y=(Y.numpy().reshape(-1) - shift) / unit,
         kernel=kernel,
-        noise=np.full(len(X), noise),
-        new_noise=noise,
+        noise=np.broadcast_to(noise, len(X)),
+        new_noise=float(np.mean(noise)),
         shift=shift,
         unit=unit,
         **options,
@@ -245,18 +245,22 @@ def _fitted_reference(model: Model) -> Reference:
     return Reference(((output,),))
 
 
-def _fixed_noise() -> SingleTaskGP:
+def _noise_of_rows(X: Tensor) -> Tensor:
+    return 0.002 + 0.01 * X[:, :1]
+
+
+def _noise_by_row() -> SingleTaskGP:
     X, Y = rows()
-    model = SingleTaskGP(X, Y[:, :1], torch.full_like(Y[:, :1], 0.004))
+    model = SingleTaskGP(X, Y[:, :1], _noise_of_rows(X))
     model.covar_module.lengthscale = double([[0.3, 0.5]])
     model.mean_module.constant = double(-0.2)
     return model.eval()
 
 
-def _fixed_noise_reference(model: Model) -> Reference:
+def _noise_by_row_reference(model: Model) -> Reference:
     X, Y = rows()
     units = _standardization(Y[:, :1])
-    noise = 0.004 / units["unit"] ** 2
+    noise = _noise_of_rows(X).numpy().reshape(-1) / units["unit"] ** 2
     kernel = squared_exponential([0.3, 0.5])
     return Reference(((_dense(X, Y[:, :1], kernel, noise, prior_mean=-0.2, **units),),))
 
@@ -294,6 +298,19 @@ def _model_list_reference(model: Model) -> Reference:
     second = _dense(X[:5], Y[:5, 1:], kernel, 0.03, outputscale=1.7, prior_mean=0.1)
     outputs = (_standardized_reference(model)[0][0], second)
     return Reference((outputs,), weights=(0.5, 1.5), offset=-1.0)
+
+
+def _own() -> OwnGP:
+    X, Y = rows()
+    model = OwnGP(X, Y[:, :1])
+    model.covar_module.outputscale = double(1.7)
+    return _set(model, [[0.4, 0.5]], [0.04], 3.4)
+
+
+def _own_reference(model: Model) -> Reference:
+    X, Y = rows()
+    kernel = squared_exponential([0.4, 0.5])
+    return Reference(((_dense(X, Y[:, :1], kernel, 0.04, outputscale=1.7, prior_mean=3.4),),))
 
 
 ENSEMBLE_LENGTHSCALES = ([0.2, 0.3], [0.7, 0.4], [1.5, 2.0])
@@ -367,7 +384,7 @@ MODELS = (
     ),
     ModelCase("SingleTaskGP, Normalize", _normalized, _normalized_reference, bounds=WIDE_BOX),
     ModelCase("SingleTaskGP, ScaleKernel, fitted", _fitted, _fitted_reference),
-    ModelCase("SingleTaskGP, train_Yvar", _fixed_noise, _fixed_noise_reference),
+    ModelCase("SingleTaskGP, train_Yvar", _noise_by_row, _noise_by_row_reference),
     ModelCase(
         "SingleTaskGP, weight -1",
         _standardized,
@@ -390,6 +407,7 @@ MODELS = (
     ),
     ModelCase("EnsembleMapSaasSingleTaskGP", _ensemble, _ensemble_reference, kind="ensemble"),
     ModelCase("SingleTaskGP, batched", _batched, _batched_reference, kind="batch"),
+    ModelCase("a GPyTorch model of one's own", _own, _own_reference),
     ModelCase("BanditGP", bandit_gp, lambda model: bandit_gp_reference()),
     ModelCase(
         "BanditGP, no data", lambda: bandit_gp(num_rows=0), lambda model: bandit_gp_reference(0)

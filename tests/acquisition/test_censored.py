@@ -45,6 +45,7 @@ FORMS = {
     "printed": {},
     "any lambda": {"any_lambda": True},
     "bounded": {"bounded_outcomes": True},
+    "constant": {"rkhs_bound": None, "noise_bound": None, "width": 1.5, "any_lambda": True},
 }
 X_TEST = uniform(5, 2, seed=3)
 PENDING = uniform(4, 2, seed=4)
@@ -89,8 +90,7 @@ def test_every_form_on_every_model(case: Any, form: str) -> None:
         posterior_transform=case.posterior_transform,
         X_pending=X_pending,
         seed=0,
-        **BOUNDS,
-        **FORMS[form],
+        **{**BOUNDS, **FORMS[form]},
     )
     draw = reference.censored_width(X_pending.numpy(), 2.0, 0.1, 7.0, 0.05, form)
     assert close(halved.width.reshape(-1), draw)

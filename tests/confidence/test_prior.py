@@ -120,7 +120,7 @@ def test_what_is_read_is_what_the_model_was_built_from(case: ModelCase, training
     for prior, outputs in zip(priors, zip(*members, strict=True), strict=True):
         assert prior.lam.shape == shape
         for found, expected, tolerance in (
-            (prior.noise_variance, [output.new_noise for output in outputs], 1e-10),
+            (prior.noise_variance, [output.lam * output.outputscale for output in outputs], 1e-10),
             (prior.lam, [output.lam for output in outputs], 1e-10),
             (prior.standard_deviation, [output.standard_deviation for output in outputs], 1e-10),
             (prior.gain(), [output.information_gain for output in outputs], 1e-8),

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from acquisition.dense import DenseGP, Reference, squared_exponential
+from acquisition.dense import DenseGP, squared_exponential
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms.outcome import Standardize
@@ -96,35 +95,25 @@ def whitened_gain(roots: Tensor, unit: float = 1.0) -> float:
 
 
 @pytest.mark.parametrize("standardized", [False, True])
-@pytest.mark.parametrize("noise", ["model", 0.35])
-def test_widths_are_those_of_rows_divided_by_their_noise(
-    standardized: bool, noise: float | str
-) -> None:
+def test_widths_are_those_of_rows_divided_by_their_noise(standardized: bool) -> None:
     model = model_of(outcome_transform=Standardize(1) if standardized else None)
     unit = float(Y.std()) if standardized else 1.0
     s = math.sqrt(OUTPUTSCALE) * unit  # the prior standard deviation in raw outcome units
     gain, log = whitened_gain(ROOTS, unit), math.log(1.0 / DELTA)
-    # the factor of the noise term: 1 where R_i^2 = v_i, else the largest R / sqrt(v_i)
-    factor = 1.0 if noise == "model" else noise / float(ROOTS.min())
-    bounds: dict[str, Any] = {"rkhs_bound": B, "noise_bound": noise, "delta": DELTA}
-
-    every_lam = ImprovedUpperConfidenceBound(model, **bounds, any_lambda=True)
-    expected = B / s + factor * math.sqrt(2.0 * (gain + log))
-    assert float(every_lam.width) == pytest.approx(expected, abs=1e-8)
-
-    amm = AMMUpperConfidenceBound(model, **bounds)
-    expected = math.sqrt((B / s) ** 2 + 2.0 * factor**2 * (gain + log))
-    assert float(amm.width) == pytest.approx(expected, abs=1e-8)
-
+    bounds: dict[str, Any] = {"rkhs_bound": B, "noise_bound": "model", "delta": DELTA}
     printed = ImprovedUpperConfidenceBound(model, **bounds)
-    R = 1.0 if noise == "model" else noise / s
-    expected = B / s + R * math.sqrt(2.0 * (gain + 1.0 + log))
-    assert float(printed.width) == pytest.approx(expected, abs=1e-8)
-    assert printed.describe(TEST[0])["information_gain"] == pytest.approx(gain, abs=1e-8)
-
     draw = GPThompsonSampling(model, **bounds, any_lambda=True, choices=TEST, seed=0)
-    expected = B / s + factor * math.sqrt(2.0 * (gain + math.log(2.0 / DELTA)))
-    assert float(draw.width) == pytest.approx(expected, abs=1e-8)
+    assert printed.describe(TEST[0])["information_gain"] == pytest.approx(gain, abs=1e-8)
+    for acqf, expected in (
+        (printed, B / s + math.sqrt(2.0 * (gain + 1.0 + log))),
+        (
+            ImprovedUpperConfidenceBound(model, **bounds, any_lambda=True),
+            B / s + math.sqrt(2.0 * (gain + log)),
+        ),
+        (AMMUpperConfidenceBound(model, **bounds), math.hypot(B / s, math.sqrt(2 * (gain + log)))),
+        (draw, B / s + math.sqrt(2.0 * (gain + math.log(2.0 / DELTA)))),
+    ):
+        assert float(acqf.width) == pytest.approx(expected, abs=1e-8)
 
 
 def test_each_output_has_its_own_rows() -> None:
@@ -192,25 +181,18 @@ def test_each_batch_has_its_own_rows() -> None:
 # --- DMM -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", ["model", 0.35])
-def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
+def test_dmm_is_that_of_rows_divided_by_their_noise() -> None:
     acqf = DMMUpperConfidenceBound(
-        model_of(),
-        rkhs_bound=B,
-        noise_bound=noise,
-        delta=DELTA,
-        assume="fixed prior",
+        model_of(), rkhs_bound=B, noise_bound="model", delta=DELTA, assume="fixed prior"
     )
-    of_rows = ROOTS.numpy().reshape(-1) if noise == "model" else noise
-    ends = dense().ridge_bounds(TEST.numpy(), B, of_rows, DELTA)
+    ends = dense().ridge_bounds(TEST.numpy(), B, ROOTS.numpy().reshape(-1), DELTA)
     for found, expected in zip(acqf.bounds(TEST), ends, strict=True):
         assert torch.allclose(found, torch.from_numpy(expected), rtol=0.0, atol=1e-8)
     guarantee = acqf.guarantee()
     assert guarantee.holds, guarantee
-    assert (SUB_GAUSSIAN_ROWS if noise == "model" else SUB_GAUSSIAN_NOISE) in guarantee.assumptions
-    if noise == "model":
-        gain = acqf.guarantee().constants["information_gain"]
-        assert gain == pytest.approx(whitened_gain(ROOTS), abs=1e-8)
+    assert SUB_GAUSSIAN_ROWS in guarantee.assumptions
+    gain = acqf.guarantee().constants["information_gain"]
+    assert gain == pytest.approx(whitened_gain(ROOTS), abs=1e-8)
 
 
 # --- one level is a special case -----------------------------------------------------------------
@@ -349,38 +331,6 @@ def test_censored_feedback_needs_a_number() -> None:
                 acquisition.with_options(rkhs_bound=2.0, noise_bound="model"),
                 feedback=Censored(minimum=0.0, max_delay=5, outcome_bound=1.0),
             )
-
-
-@pytest.mark.parametrize("form", ["printed", "any lambda", "bounded", "constant"])
-@pytest.mark.parametrize("num_pending", [0, 3])
-def test_censored_widths_take_the_smallest_noise_of_a_row(num_pending: int, form: str) -> None:
-    B_y, R, minimum = 5.0, 0.35, -3.0
-    options: dict[str, Any] = {
-        "printed": {"rkhs_bound": B, "noise_bound": R},
-        "any lambda": {"rkhs_bound": B, "noise_bound": R, "any_lambda": True},
-        "bounded": {"rkhs_bound": B, "bounded_outcomes": True},
-        "constant": {"width": 1.5, "any_lambda": True},
-    }[form]
-    pending = uniform(3, 2, seed=6)[:num_pending]
-    acqf = CensoredUpperConfidenceBound(
-        model_of(),
-        minimum=minimum,
-        outcome_bound=B_y,
-        delta=DELTA,
-        X_pending=pending,
-        ringing_tolerance=None,
-        **options,
-    )
-    reference = Reference(((dense(),),)).censor(pending.numpy(), (minimum,))
-    width = reference.censored_width(pending.numpy(), B, R, B_y, DELTA, form)
-    assert float(acqf.width) == pytest.approx(width[0], rel=1e-8)
-    values = acqf(TEST.unsqueeze(-2)).detach().numpy()
-    expected = reference.upper_bound(TEST.numpy(), width)[0]
-    np.testing.assert_allclose(values, expected, rtol=1e-8)
-    guarantee = acqf.guarantee()
-    assert not guarantee.holds
-    if form != "constant":
-        assert "weights of rows that were fixed before their outcomes" in str(guarantee)
 
 
 def test_penalized_outcomes_need_a_number() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from acquisition.cases import OwnGP
-from acquisition.dense import DenseGP, Reference, ridge_bounds, squared_exponential
+from acquisition.dense import ridge_bounds
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
@@ -72,33 +72,6 @@ def with_parameters(model: Any) -> Any:
     model.mean_module.constant = torch.tensor(MEAN).double()
     model.likelihood.noise = torch.tensor([NOISE]).double()
     return model
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("num_pending", [0, 2])
-def test_a_users_model_has_the_values_of_its_kernel(num_pending: int, training: bool) -> None:
-    model = with_parameters(OwnGP(X, Y))
-    model.train(training)
-    pending = PENDING[:num_pending]
-    noise, scale = float(model.likelihood.noise), float(model.covar_module.outputscale)
-    output = DenseGP(
-        X.numpy(),
-        Y.numpy().reshape(-1),
-        squared_exponential(model.covar_module.base_kernel.lengthscale.detach().numpy()),
-        np.full(9, noise),
-        noise,
-        scale,
-        float(model.mean_module.constant),
-    )
-    reference = Reference(((output,),))
-    for cls, width in (
-        (ImprovedUpperConfidenceBound, reference.kernelized_width(B, R, DELTA)),
-        (AMMUpperConfidenceBound, reference.mixture_width(B, R, DELTA)),
-    ):
-        found = cls(model, X_pending=pending, **BOUNDS)(POINTS.unsqueeze(-2)).detach().numpy()
-        seen = reference.hallucinate(pending.numpy())
-        expected = seen.upper_bound(POINTS.numpy(), width)[0]
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
