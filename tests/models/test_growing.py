@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -55,26 +53,6 @@ def assert_close(first: Any, second: Any, tolerance: float = 1e-9) -> None:
 
 
 # --- the same posterior on every route -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("transform", [None, NORMALIZE])
-@pytest.mark.parametrize("num_rows", [2, 31, 129, 257])
-def test_every_route_gives_the_same_posterior(num_rows: int, transform: Normalize | None) -> None:
-    expected = build(num_rows, input_transform=transform)
-    for step in (1, 5, 16, 70):
-        for evaluate in (True, False):
-            model = build(1, input_transform=transform)
-            start = 1
-            while start < num_rows:
-                if evaluate:
-                    model.posterior(POINTS)
-                end = min(start + step, num_rows)
-                model = append(model, start, end)
-                start = end
-            assert_close(model, expected)
-            assert_close(model.with_outcomes(Y[:num_rows]), expected)
-    zeros = build(num_rows, input_transform=transform).with_outcomes(0.0 * Y[:num_rows])
-    assert_close(zeros.with_outcomes(Y[:num_rows]), expected)
 
 
 @pytest.mark.parametrize("transform", [None, NORMALIZE])
@@ -195,26 +173,6 @@ def test_what_is_computed_in_inference_mode_is_usable_outside() -> None:
     posterior.variance.sum().backward()
     assert points.grad is not None
     assert_close(append(model, 21, 40), build(40))
-
-
-@pytest.mark.parametrize("transform", [None, NORMALIZE])
-def test_copies_and_pickles_of_a_grown_model(transform: Normalize | None) -> None:
-    model = append(build(20, input_transform=transform), 20, 21, 40)
-    expected = model.posterior(POINTS)
-    for twin in (
-        copy.deepcopy(model),
-        copy.copy(model),
-        pickle.loads(pickle.dumps(model)),
-        pickle.loads(pickle.dumps(append(model, 40, 41))),
-    ):
-        if twin.num_rows == 40:
-            assert_close(twin, model)
-        grown = append(twin, twin.num_rows, 45)
-        assert_close(grown, build(45, input_transform=transform))
-    assert torch.equal(pickle.loads(pickle.dumps(expected)).mean, expected.mean)
-    joint = model.posterior(X[:3])
-    copied = pickle.loads(pickle.dumps(joint))
-    assert torch.equal(copied.distribution.covariance_matrix, joint.distribution.covariance_matrix)
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms import Normalize
-from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -19,10 +17,9 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.models import hallucinate
 from botorch_bandits.models.likelihoods import collapse
 
-from .textbook import double, uniform
+from .textbook import uniform
 
 NOISE = 0.05
 
@@ -75,29 +72,6 @@ def test_collapse_is_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(
-    "transform", [None, Normalize(2, bounds=torch.tensor([[0.0, -1], [2, 3]]).double())]
-)
-@pytest.mark.parametrize("num_points", [1, 5, 6])
-def test_posterior_is_that_of_all_rows(kernel: Kernel, transform: Any, num_points: int) -> None:
-    """Also at as many points as there are rows, where noise could be mistaken."""
-    raw, collapsed = both(kernel, input_transform=transform)
-    points = uniform(3, num_points, 2, seed=1)
-    for X in (points, points[0], points[0].unsqueeze(-2)):
-        for noise in (False, True):
-            expected = raw.posterior(X, observation_noise=noise)
-            found = collapsed.posterior(X, observation_noise=noise)
-            assert torch.allclose(found.mean, expected.mean, atol=1e-8)
-            assert torch.allclose(
-                found.distribution.covariance_matrix,
-                expected.distribution.covariance_matrix,
-                atol=1e-8,
-            )
-    assert collapsed.num_observations == raw.num_observations == 40
-    assert float(collapsed.information_gain) == pytest.approx(float(raw.information_gain), abs=1e-8)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
 def test_widths_and_confidence_sets_see_all_observations(kernel: Kernel) -> None:
     raw, collapsed = both(kernel)
     points = uniform(7, 1, 2, seed=2)
@@ -111,25 +85,6 @@ def test_widths_and_confidence_sets_see_all_observations(kernel: Kernel) -> None
     found = ImprovedUpperConfidenceBound(collapsed, **options, X_pending=pending)
     assert found.round_number == expected.round_number == 43
     assert torch.allclose(found(points), expected(points), atol=1e-8)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_conditioning_and_fantasies(kernel: Kernel) -> None:
-    raw, collapsed = both(kernel)
-    new = uniform(3, 2, seed=4)
-    points = uniform(5, 2, seed=5)
-    outcomes = double([[0.1], [0.2], [-0.3]])
-    fantasies = torch.stack([outcomes, 2 * outcomes])
-    for Y in (outcomes, fantasies):
-        X = new.expand(*Y.shape[:-1], 2)
-        expected = raw.condition_on_observations(X, Y).posterior(points)
-        found = collapsed.condition_on_observations(X, Y).posterior(points)
-        assert torch.allclose(found.mean, expected.mean, atol=1e-8)
-        assert torch.allclose(found.variance, expected.variance, atol=1e-8)
-    expected, found = hallucinate(raw, new), hallucinate(collapsed, new)
-    assert torch.allclose(found.posterior(points).variance, expected.posterior(points).variance)
-    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=1)
-    assert collapsed.fantasize(new, sampler).posterior(points).mean.shape == (4, 5, 1)
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:2])

@@ -79,6 +79,7 @@ def test_a_recipe_shares_nothing_with_what_it_was_made_from_or_makes() -> None:
         ({"kernel": "rbf"}, TypeError, "kernel must be a gpytorch.*MaternKernel"),
         ({"kernel": RBFKernel}, TypeError, "kernel must be a gpytorch"),
         ({"noise": 0.0}, ValueError, "noise is 0.0"),
+        ({"prior_mean": float("nan")}, ValueError, "prior_mean is"),
         ({"noise": "0.1"}, TypeError, "noise must be one number"),
         ({"lengthscale": -0.1}, ValueError, "lengthscale is -0.1"),
         ({"refit_every": 0}, ValueError, "refit_every is 0; it must be at least 1"),

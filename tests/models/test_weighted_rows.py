@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from loop.of_rows import model_of_rounds
 from torch import Tensor
@@ -20,7 +20,6 @@ from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.reading import hallucinate
 
 from .textbook import (
-    KernelFunction,
     double,
     information_gain,
     matern,
@@ -45,51 +44,6 @@ def _matern(lengthscale: float) -> Kernel:
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = double(lengthscale)
     return kernel
-
-
-def _scaled(kernel: Kernel, scale: float) -> Kernel:
-    scaled = ScaleKernel(kernel).double()
-    scaled.outputscale = double(scale)
-    return scaled
-
-
-KERNELS: dict[str, tuple[Kernel, KernelFunction]] = {
-    "stationary": (_scaled(_matern(0.4), 2.0), matern(2.5, 0.4, 2.0)),
-    "no closed form": (
-        _matern(0.4) + LinearKernel().double(),
-        lambda A, B: matern(2.5, 0.4)(A, B) + _variance() * A @ B.mT,
-    ),
-}
-
-
-def _variance() -> float:
-    return float(LinearKernel().double().variance)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_models_with_weights_have_the_posterior_of_dense_algebra(name: str) -> None:
-    kernel, function = KERNELS[name]
-    X = uniform(30, 2, seed=1)[(uniform(70, seed=2) * 30).long()]
-    Y, weights, points = uniform(70, 1, seed=3), weights_of(70, seed=4), uniform(9, 2, seed=5)
-    recipe = BanditGP.with_kernel(kernel, noise=LAM, prior_mean=0.4)
-    model = recipe.builder(0)(X, Y, weights)
-    mean, covariance = posterior(function, X, Y[:, 0] - 0.4, LAM / weights, points)
-    for found in (model, copy.deepcopy(model)):
-        at = found.posterior(points)
-        assert torch.allclose(at.mean[:, 0], mean + 0.4, **EXACT)
-        assert torch.allclose(at.distribution.covariance_matrix, covariance, **EXACT)
-        assert torch.allclose(
-            found.information_gain, information_gain(function(X, X), LAM / weights), **EXACT
-        )
-    noisy = model.posterior(points, observation_noise=True)
-    assert torch.allclose(noisy.variance[:, 0], covariance.diagonal() + LAM, **EXACT)
-    # rounds count outcomes, not what they weigh
-    assert model.num_observations == 70
-    more = model.condition_on_observations(points[:2], Y[:2])
-    assert more.num_observations == 72
-    rows, levels = torch.cat([X, points[:2]]), torch.cat([LAM / weights, torch.tensor([LAM] * 2)])
-    mean, _ = posterior(function, rows, torch.cat([Y, Y[:2]])[:, 0] - 0.4, levels, points)
-    assert torch.allclose(more.posterior(points).mean[:, 0], mean + 0.4, **EXACT)
 
 
 def test_many_rows_with_weights_at_few_places_become_one_a_place() -> None:
