@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from acquisition.cases import OwnGP, Waves
+from acquisition.cases import MODELS, ModelCase, OwnGP, Waves
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
@@ -19,10 +21,10 @@ from botorch.models import (
     SingleTaskVariationalGP,
 )
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model, ModelList
-from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms import Log, Standardize
 from botorch.models.transforms.input import InputPerturbation
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
@@ -48,39 +50,12 @@ def fixed_hyperparameters(model: Model) -> Model:
 
 
 def standardized() -> Model:
-    return fixed_hyperparameters(
-        SingleTaskGP(X, Y[:, :1], input_transform=Normalize(2), outcome_transform=Standardize(1))
-    )
-
-
-def two_outputs() -> Model:
-    return fixed_hyperparameters(SingleTaskGP(X, Y, outcome_transform=Standardize(2)))
-
-
-def with_variances() -> Model:
-    return fixed_hyperparameters(SingleTaskGP(X, Y[:, :1], 0.01 + 0.1 * X[:, :1] ** 2))
+    return fixed_hyperparameters(SingleTaskGP(X, Y[:, :1], outcome_transform=Standardize(1)))
 
 
 def mixed() -> Model:
     rounded = torch.cat([X[:, :1], X[:, 1:].round()], dim=-1)
     return fixed_hyperparameters(MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]))
-
-
-def model_list() -> Model:
-    return ModelListGP(standardized(), with_variances())
-
-
-def ensemble() -> Model:
-    return fixed_hyperparameters(EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=3))
-
-
-def batched() -> Model:
-    model = SingleTaskGP(torch.stack([X, X.flip(-1)]), torch.stack([Y[:, :1], Y[:, 1:]]))
-    return fixed_hyperparameters(model)
-
-
-def own() -> Model:
-    return OwnGP(X, Y[:, :1]).eval()
 
 
 def one_task(train_Yvar: bool = False) -> Model:
@@ -92,33 +67,33 @@ def one_task(train_Yvar: bool = False) -> Model:
     return fixed_hyperparameters(model)
 
 
-def one_task_with_variances() -> Model:
-    return one_task(True)
-
-
-CONDITIONED = (
-    *(standardized, two_outputs, with_variances, mixed, model_list, ensemble, batched, own),
-    *(one_task, one_task_with_variances),
-)
+OTHERS = {"mixed": mixed, "one task": one_task, "with variances": lambda: one_task(True)}
+CONDITIONED = [*MODELS, *(replace(MODELS[0], name=n, build=build) for n, build in OTHERS.items())]
 """Models that take rows, so that both ways exist."""
+families = pytest.mark.parametrize("case", CONDITIONED, ids=lambda case: case.name)
 
 
-@pytest.mark.parametrize("build", CONDITIONED)
-def test_it_equals_conditioning_where_both_exist(build: Callable[[], Model]) -> None:
-    model = build()
-    batch = model.batch_shape if build is batched else ()
-    points = NEW.expand(*batch, 5, 2)
-    conditioned = hallucinate(model, P)
+def agree(one: Any, other: Any) -> bool:
+    return all(
+        torch.allclose(a, b, rtol=0.0, atol=1e-10)
+        for a, b in ((one.mean, other.mean), (one.variance, other.variance))
+    )
+
+
+@families
+def test_it_equals_conditioning_where_both_exist(case: ModelCase) -> None:
+    model, points = case.build(), case.points(5, seed=3)
+    points = points.expand(*(model.batch_shape if case.kind == "batch" else ()), 5, 2)
+    conditioned = hallucinate(model, case.points(3, seed=2))
     assert not isinstance(conditioned, PendingModel)
-    pending = PendingModel(model, P)
+    pending = PendingModel(model, case.points(3, seed=2))
     assert pending.batch_shape == model.batch_shape
     assert pending.num_outputs == model.num_outputs
     for noisy in (False, True):
         one = conditioned.posterior(points, observation_noise=noisy)
         other = pending.posterior(points, observation_noise=noisy)
-        assert type(one) is type(other)
-        assert torch.allclose(other.mean, one.mean, rtol=0.0, atol=1e-10)
-        assert torch.allclose(other.variance, one.variance, rtol=0.0, atol=1e-10)
+        assert isinstance(other, GPyTorchPosterior)
+        assert agree(one, other)
     # jointly as well
     one, other = conditioned.posterior(points), pending.posterior(points)
     if one.mean.shape[-1] == 1:
@@ -127,21 +102,20 @@ def test_it_equals_conditioning_where_both_exist(build: Callable[[], Model]) -> 
     # and scalarized, after conditioning
     weights = double([1.0, -0.5])[: model.num_outputs]
     transform = ScalarizedPosteriorTransform(weights, offset=0.3)
-    one = conditioned.posterior(points, posterior_transform=transform)
-    other = pending.posterior(points, posterior_transform=transform)
-    assert torch.allclose(other.mean, one.mean, rtol=0.0, atol=1e-10)
-    assert torch.allclose(other.variance, one.variance, rtol=0.0, atol=1e-10)
+    assert agree(
+        *(each.posterior(points, posterior_transform=transform) for each in (conditioned, pending))
+    )
 
 
-@pytest.mark.parametrize("build", CONDITIONED)
-def test_one_by_one_equals_conditioning_on_the_points_before(build: Callable[[], Model]) -> None:
-    model = build()
-    depth = 1 if build is batched else 0
-    points = NEW.reshape(1, *(1,) * depth, 5, 2)
+@families
+def test_one_by_one_equals_conditioning_on_the_points_before(case: ModelCase) -> None:
+    model, x = case.build(), case.points(5, seed=3)
+    depth = 1 if case.kind == "batch" else 0
+    points = x.reshape(1, *(1,) * depth, 5, 2)
     posterior = posterior_of_each(model, points)
     for i in range(5):
-        before = hallucinate(model, NEW[:i]) if i else model
-        expected = before.posterior(NEW[i : i + 1].expand(*(2,) * depth, 1, 2))
+        before = hallucinate(model, x[:i]) if i else model
+        expected = before.posterior(x[i : i + 1].expand(*(2,) * depth, 1, 2))
         mean, variance = posterior.mean[0, ..., i, :, :], posterior.variance[0, ..., i, :, :]
         assert torch.allclose(mean, expected.mean, rtol=0.0, atol=1e-10)
         assert torch.allclose(variance, expected.variance, rtol=0.0, atol=1e-10)
