@@ -51,7 +51,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.candidates import CandidateWidths
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import wanted_by_theorem
 from botorch_bandits.confidence.width_rules import Assumed
 from botorch_bandits.domains import Arms
@@ -265,8 +264,7 @@ class CandidatesUpperConfidenceBound(TwoSidedAcquisition):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        facts = self._facts(facts)
-        return concluded(self.widths.guarantee(self.base_model, self.assume, facts), facts)
+        return self.widths.guarantee(self.base_model, self.assume, self._facts(facts))
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean and deviation of the mixture, effective width, bounds and survivors.

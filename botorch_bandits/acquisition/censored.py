@@ -42,8 +42,6 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import DelayDistribution
-from botorch_bandits.confidence.guarantee import of_draws
-from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import censored_width_rule
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, Assumed, Bound, check_scale
 from botorch_bandits.models.censoring import (
@@ -155,26 +153,25 @@ class CensorsPending(WidthAcquisition):
         pending_as = "noisy" if self._censoring.pseudo_noise > 0.0 else ""
         return replace(super()._facts(facts), pending_as=pending_as)
 
-    def _censored_guarantee(self, facts: Facts) -> tuple[Guarantee, Facts]:
-        """Return the guarantee of the width, if the user does what a loop would do, and all facts.
+    def _censored_guarantee(self, facts: Facts) -> Guarantee:
+        """Return the guarantee of the width, if the user does what a loop would do.
 
         Args:
             facts: What is known of its use, with the facts of this acquisition function.
         """
-        guarantee = self.rule.guarantee(self._summary, 1, facts)
         censoring, values = self._censoring, self.pseudo_values or ()
         outcomes = observed_outcomes(self.base_model)
-        if guarantee.theorem is not None:
-            is_bounded = self.rule.bounded_outcomes
-            is_one_sided = is_bounded or not censoring.fills_in  # fills have a gap of their own
-            if outcomes is not None and censoring.minimum is not None and is_one_sided:
-                below, farthest = censoring.below(values, self._signs, outcomes)
-                facts = replace(
-                    facts, num_below=below, farthest_below=farthest, bounded_outcomes=is_bounded
-                )
-            guarantee = guarantee.with_assumptions(facts.say(ALL_QUERIES_ENTER))
+        is_one_sided = self.rule.bounded_outcomes or not censoring.fills_in
+        # fills have a gap of their own
+        if outcomes is not None and censoring.minimum is not None and is_one_sided:
+            below, farthest = censoring.below(values, self._signs, outcomes)
+            facts = replace(facts, num_below=below, farthest_below=farthest)
         given = values, prior_means(self.base_model), outcomes, censoring.units, self._signs
-        return guarantee.with_gaps(*censoring.gaps(*given, facts)), facts
+        rule = replace(self.rule, gaps=lambda facts: censoring.gaps(*given, facts))
+        guarantee = rule.guarantee(self._summary, 1, facts)
+        if guarantee.theorem is None:
+            return guarantee
+        return guarantee.with_assumptions(facts.say(ALL_QUERIES_ENTER))
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
@@ -319,7 +316,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        return concluded(*self._censored_guarantee(self._facts(facts)))
+        return self._censored_guarantee(self._facts(facts))
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
@@ -422,13 +419,5 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        facts = replace(self._facts(facts), draws=True)
-        guarantee, facts = self._censored_guarantee(facts)
-        method = "Thompson sampling, censored feedback"
-        guarantee = of_draws(guarantee, facts, method, self.delta, **drawn_on(self))
-        if self.arms is None:
-            guarantee = guarantee.with_gaps(
-                "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",
-                of=("regret",),
-            )
-        return concluded(guarantee, facts)
+        facts = replace(self._facts(facts), draws=True, **drawn_on(self))
+        return self._censored_guarantee(facts)

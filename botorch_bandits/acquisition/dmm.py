@@ -45,8 +45,6 @@ from botorch_bandits.confidence.dmm import (
     read_data,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.hypotheses import concluded
-from botorch_bandits.confidence.igp_ucb import FIRST_ROW
 from botorch_bandits.confidence.ingredients import ridge_terms
 from botorch_bandits.confidence.theorems import DMM
 from botorch_bandits.confidence.width_rules import Assumed, bound_constants
@@ -375,19 +373,17 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        facts = self._facts(facts)
         gaps = ["the data refute the assumptions at this level"] if self.is_refuted else []
         if self.terms.doubles:
             gaps.append("the norm bound is guessed and doubled")
-        guarantee = self.terms.guarantee_of(DMM, self._summary, facts, FIRST_ROW, gaps)
-        bounds = bound_constants(self.terms.delta, rkhs_bound=tuple(self.rkhs_bounds.values()))
+        norms = tuple(self.rkhs_bounds.values())
         constants = {
-            **guarantee.constants,
-            **bounds,
+            **bound_constants(self.terms.delta, rkhs_bound=norms),
             "smallest_rkhs_bound": self.smallest_rkhs_bound,
-            "information_gain": self._information_gain,
         }
-        return concluded(replace(guarantee, constants=constants), facts)
+        guarantee = self.terms.guarantee_of(DMM, self._summary, self._facts(facts), gaps=gaps)
+        constants["information_gain"] = self._information_gain
+        return replace(guarantee, constants={**guarantee.constants, **constants})
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.

@@ -57,9 +57,8 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import of_all_outputs
-from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
+from botorch_bandits.confidence.theorems import union_of
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
@@ -328,7 +327,7 @@ class LagrangianAcquisition(BanditAcquisition):
         of_each = replace(facts, function="each function")
         pairs = zip(self.width_rules, self._summaries, strict=True)
         each = [rule.guarantee(summary, 1, of_each) for rule, summary in pairs]
-        return concluded(of_all_outputs(each, facts, method, self.delta), facts)
+        return union_of(each, facts, method, self.delta)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return the moments of the reward and the lower bounds of the constraints at one point.

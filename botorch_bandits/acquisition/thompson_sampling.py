@@ -58,14 +58,12 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthAcquisition
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import GainBound, Guarantee, WidthRule
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import RegretStatement, of_draws
-from botorch_bandits.confidence.hypotheses import concluded
+from botorch_bandits.confidence.guarantee import RegretStatement
 from botorch_bandits.confidence.ingredients import kernelized_rule
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
     check_scale,
-    kernel_assumptions,
 )
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 from botorch_bandits.models.reading import hallucinate, on_device_of
@@ -253,31 +251,19 @@ class GPThompsonSampling(WidthAcquisition, SeededDraw):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        facts = replace(self._facts(facts), draws=True)
-        guarantee = self.rule.guarantee(self._summary, 1, facts)
-        guarantee = of_draws(guarantee, facts, "GP-TS", self.delta, **drawn_on(self))
-        if guarantee.theorem is not None:
-            needed = kernel_assumptions(self._summary, is_at_most_one=True)
-            against = () if self.arms is None else ("regret is against the best of the choices",)
-            guarantee = guarantee.with_assumptions(*against, *needed)
-        if self.arms is None:
-            guarantee = guarantee.with_gaps(
-                "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
-                "draw on the whole box",
-                of=("regret",),
-            )
-        return concluded(guarantee, facts)
+        facts = replace(self._facts(facts), draws=True, **drawn_on(self))
+        return self.rule.guarantee(self._summary, 1, facts)
 
 
 def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
-    """Return what the regret bound for draws needs; empty if there is no such bound.
+    """Return the facts that the regret bound for draws needs.
 
     Args:
         acquisition: The acquisition function. There is no bound on a whole box.
     """
     arms, priors = acquisition.arms, list(acquisition._summary.readable.values())
     if arms is None or len(priors) != 1 or priors[0].standard_deviation.numel() != 1:
-        return {}
+        return {"on_choices": arms is not None}
     deviation = float(priors[0].standard_deviation)
     return {"num_points": len(arms.choices), "prior_deviation": deviation}
 
@@ -528,14 +514,13 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         """
         facts = self._facts(facts)
         of_width = self.rule.guarantee(self._summary, 1, facts)
-        guarantee = replace(
+        return replace(
             of_width,
             method=f"top-two Thompson sampling, with the confidence bounds of {of_width.method}",
             regret=RegretStatement(
                 "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
             ),
         )
-        return concluded(guarantee, facts)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return moments and value at one point, and whether the challenger is played.

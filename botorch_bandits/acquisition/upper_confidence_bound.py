@@ -40,7 +40,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.gp_ucb import PUBLISHED_WIDTH_CONSTANT, ChangePointWidth
-from botorch_bandits.confidence.hypotheses import concluded
 from botorch_bandits.confidence.ingredients import (
     kernelized_rule,
     mixture_rule,
@@ -301,7 +300,7 @@ class WidthUpperConfidenceBound(WidthAcquisition, HallucinatesPending, UpperConf
         """
         facts = self._facts(facts)
         round_number = self.round_number if self.rule.needs_round else 1
-        return concluded(self.rule.guarantee(self._summary, round_number, facts), facts)
+        return self.rule.guarantee(self._summary, round_number, facts)
 
     def _values(self, X: Tensor) -> Tensor:
         mean, deviation = self._mean_and_deviation(X)  # batch_shape x q each

@@ -79,12 +79,15 @@ from botorch_bandits.confidence.diagnosis import check_model
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import (
+from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
+from botorch_bandits.confidence.theorems import (
     FIXED_AFTER_FIRST,
     FIXED_LIST,
+    LIST_ON_A_BOX,
+    LIST_ON_ARMS,
+    Theorem,
+    guarantee_of,
 )
-from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
-from botorch_bandits.confidence.theorems import LIST_ON_A_BOX, LIST_ON_ARMS, guarantee_of
 
 LEVEL_OF_SURVIVORS = 0.05
 """The level of survivors if none is given: half of the ordinary ``delta``."""
@@ -485,16 +488,13 @@ class CandidateWidths:
             facts: What is known of the use.
         """
         if self.form == "mixture":
-            return Guarantee(
-                method="upper confidence bound of the mixture of a list of priors",
-                gaps=("no theorem covers the mixture; form='survivors' has one",),
-            )
+            theorem = Theorem("upper confidence bound of the mixture of a list of priors")
+            no_theorem = "no theorem covers the mixture; form='survivors' has one"
+            return guarantee_of(theorem, facts, {}, (no_theorem,))
         count = model.recipe.num_candidates
         if "width" in self.given:
-            return Guarantee(
-                method="upper confidence bound of a list of priors",
-                gaps=(CONSTANT_WIDTH,),
-            )
+            theorem = Theorem("upper confidence bound of a list of priors")
+            return guarantee_of(theorem, facts, {}, (CONSTANT_WIDTH,))
         constants = {
             "delta": self.delta,
             "delta_of_survivors": self.level,

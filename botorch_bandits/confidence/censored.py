@@ -40,31 +40,24 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
+from botorch_bandits.confidence.fills import FILLS, Filling
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import NORM_OF_THE_REST, SUB_GAUSSIAN_NOISE
 from botorch_bandits.confidence.igp_ucb import (
     BoundedNorm,
     KernelizedWidth,
-    gaps_of_defaults,
-    gaps_of_small_lam,
-    has_row_noise,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import UnreadablePriorError
-from botorch_bandits.confidence.theorems import CENSORED, guarantee_of
+from botorch_bandits.confidence.theorems import CENSORED, Theorem, guarantee_of
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
-    NoiseBound,
     PriorSummary,
     WidthRule,
     bound_constants,
     check_bound,
     combined,
-    largest_regret,
     pick_bound,
-    prior_gaps,
 )
 
 NOISE_DEVIATIONS = 4.0
@@ -302,15 +295,6 @@ class Censoring(Filling):
                 )
 
 
-DIFFERENCES = "outcomes differ from the {minimum} by at most outcome_bound"
-
-IN_PRIOR_UNITS = (
-    "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples of the prior standard "
-    "deviation"
-)
-"""What bounds are if they are not in the units of outcomes."""
-
-
 ALL_QUERIES_ENTER = (
     "X_pending has every query that is waited for, and each query that was given up, failed or was "
     "retracted is a row of the model with the {minimum} as its outcome"
@@ -338,7 +322,7 @@ class CensoredWidth(WidthRule):
     over pending queries is added without a theorem, and the bound on the noise, if they have one,
     is increased by ``outcome_bound``. The rule uses the prior of the CENSORED model, whose gain
     counts pending and lost rows. If the noise differs between rows, ``lam`` is the smallest, and no
-    theorem covers the width; see :func:`gaps_of_rows`.
+    theorem covers the width.
 
     Attributes:
         inner: The rule for outcomes without delay. Its bound on the norm is one on that of each
@@ -489,76 +473,41 @@ class CensoredWidth(WidthRule):
     ) -> Guarantee:
         rule = self.inner
         if not isinstance(rule, KernelizedWidth) or not self.is_covered:
-            guarantee = rule.guarantee(summary, self.round_number, facts)
-            lost = () if guarantee.theorem is None else (NOT_COVERED,)
-            return Guarantee(
-                method=f"censored feedback, {guarantee.method}",
-                constants=guarantee.constants,
-                gaps=(*guarantee.gaps, *lost, *self.gaps(facts)),
+            inner = rule.guarantee(summary, self.round_number, replace(facts, draws=False))
+            lost = () if inner.theorem is None else (NOT_COVERED,)
+            return guarantee_of(
+                Theorem("censored feedback, {inner}"),
+                facts,
+                inner.constants,
+                (*inner.gaps, *lost, *self.gaps(facts)),
+                inner=inner.method,
             )
-        not_given = rule.not_given
+        not_given, constants = rule.not_given, {}
         if self.outcome_bound is None:
             not_given = (*not_given, "outcome_bound")
-        bounds: dict[str, NoiseBound | None] = {"rkhs_bound": rule.rkhs_bound}
-        bounds["outcome_bound"] = self.outcome_bound
-        if not self.bounded_outcomes:
-            bounds["noise_bound"] = rule.noise_bound
-        constants = bound_constants(
-            rule.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
-        )
-        gaps = [*prior_gaps(summary), *gaps_of_defaults(not_given), *gaps_of_rows(summary)]
-        lam, gain = summary.smallest_lam(), self.information_gain(summary)
-        if lam is not None:
-            constants["lam"] = lam
-        if not (self.any_lambda or self.bounded_outcomes):
-            gaps += gaps_of_small_lam(summary.readable.values())
-        if gain is not None:
-            constants["information_gain"] = float(gain.max())
+        else:
+            constants = bound_constants(rule.delta, outcome_bound=self.outcome_bound)
+        form = "in the form for every lam" if self.any_lambda else "as printed"
         if self.bounded_outcomes:
             form = "in the form for bounded outcomes"
-            noise = (
-                "outcomes have the {outcome} as their mean given the past, and lie on one side of "
-                "the {minimum}, at most outcome_bound away"
-            )
-        else:
-            form = "in the form for every lam" if self.any_lambda else "as printed"
-            noise = SUB_GAUSSIAN_NOISE
         details = f"{form}, with the realized information gain"
         if self.fill != "minimum":
             details += f", and the lemma on fills for fill={self.fill!r}"
-        told = (
-            NORM_OF_THE_REST,
-            DIFFERENCES if self.fill == "minimum" else BETWEEN,
-            noise,
-            *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
+        facts = replace(
+            facts,
+            not_given=not_given,
+            fill=self.fill,
+            bounded_outcomes=self.bounded_outcomes,
+            is_printed=not (self.any_lambda or self.bounded_outcomes),
+            constants=constants,
         )
-        largest = largest_regret(summary, rule.rkhs_bound, rule.is_relative, not_given)
-        guarantee = guarantee_of(
-            CENSORED, facts, constants, gaps, told, largest, details=details, unit=self.unit
+        gaps = self.gaps(facts)
+        return rule.guarantee_of(
+            CENSORED, summary, facts, gaps=gaps, details=details, unit=self.unit
         )
-        return guarantee.with_gaps(*self.gaps(facts))
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         return self.inner.information_gain(summary)
 
     def bound_on_gain(self) -> GainBound | None:
         return self.inner.bound_on_gain()
-
-
-def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
-    """Return why the theorem does not cover rows whose noise differs.
-
-    With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
-    queries are still bounds. The martingale of the noise is not: it needs weights of the rows that
-    are fixed before their outcomes, but the weight of a row changes when its outcome arrives.
-
-    Args:
-        summary: The prior summary of the censored model.
-    """
-    if not has_row_noise(summary):
-        return ()
-    return (
-        "the noise differs between rows (train_Yvar), and a pending row has their mean until its "
-        "outcome arrives; the theorem needs weights of rows that were fixed before their outcomes. "
-        "A model with one noise level has them",
-    )

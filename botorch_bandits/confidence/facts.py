@@ -3,12 +3,14 @@
 :class:`Facts` are plain values: what an acquisition function does, and what the rounds of a loop
 contained. A text of a guarantee is a template whose fields are facts and words that follow from
 them, and is completed once, by :meth:`Facts.say`. The table of what facts void, and of what they
-make the user vouch for, is in :mod:`botorch_bandits.confidence.hypotheses`.
+make the user vouch for, is in :mod:`botorch_bandits.confidence.theorems`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
@@ -78,6 +80,33 @@ class Facts:
         may_draw: Whether it would be for exact constraints.
         num_missing: The number of rounds without an outcome, failed or retracted.
         has_models: Whether epochs have different models.
+        surrogate: What the model of a multiplier rule is of; see :data:`.SURROGATES`.
+        is_capped: Whether multipliers are held at a largest one.
+        is_linear_beyond: Whether the penalty grows no faster than linearly.
+        unreadable: Why the prior of the model cannot be read; empty if it can.
+        learned: What was, or could have been, learned from the same data.
+        is_frozen: Whether parameters are fixed now, but may have been fitted to the data before.
+        of_outputs: Whether the model has several outputs.
+        prior_means: The prior mean of each output, NaN if it is not constant; empty if all are 0.
+        is_centered: Whether the user says that norms are of functions less the prior mean.
+        has_tasks: Whether the model has several tasks.
+        is_stationary: Whether the prior variance is the same at all points.
+        noise: The kinds of noise of the outputs: ``"level"`` (one variance) or ``"rows"`` (one for
+            each row), with ``"modeled "`` before it if the model bounds the noise itself.
+        lam_has_fallen: Whether a later row than the first has a smaller noise variance, beside a
+            number that bounds the noise.
+        lam_of_bounds: The smallest regularization of outputs whose noise a number bounds.
+        is_printed: Whether the width has the printed form, which needs ``lam >= 1``.
+        not_given: The names of bounds that the user did not give.
+        in_prior_units: Whether bounds are multiples of the prior standard deviation.
+        gain_is_number: Whether the user gave the information gain as a number.
+        small_gain: The information gain in use, if it is below the realized one.
+        realized_gain: The realized one.
+        fill: The value at which pending queries enter, with censored feedback.
+        on_choices: Whether draws are on a finite set of points.
+        num_points: The number of points on which each draw is made; None if it varies.
+        prior_deviation: The prior standard deviation in raw outcome units, if it is needed.
+        constants: The numbers in use, by name.
     """
 
     # the words
@@ -135,6 +164,34 @@ class Facts:
     may_draw: bool = False
     num_missing: int = 0
     has_models: bool = False
+    surrogate: str = ""
+    is_capped: bool = False
+    is_linear_beyond: bool = False
+    # the prior of the model
+    unreadable: str = ""
+    learned: tuple[str, ...] = ()
+    is_frozen: bool = False
+    of_outputs: bool = False
+    prior_means: tuple[float, ...] = ()
+    is_centered: bool = False
+    has_tasks: bool = False
+    is_stationary: bool = True
+    # the ingredients of a width
+    noise: frozenset[str] = frozenset({"level"})
+    lam_has_fallen: bool = False
+    lam_of_bounds: float = math.inf
+    is_printed: bool = False
+    not_given: tuple[str, ...] = ()
+    in_prior_units: bool = False
+    gain_is_number: bool = False
+    small_gain: float | None = None
+    realized_gain: float | None = None
+    fill: str = "minimum"
+    # draws
+    on_choices: bool = True
+    num_points: int | None = None
+    prior_deviation: float | None = None
+    constants: Mapping[str, float] = field(default_factory=dict)
 
     def as_told(self, value: float) -> float:
         """Return a number of the model as the user states it: models see minus the costs.
@@ -153,21 +210,30 @@ class Facts:
                 f" (in {self.num_restricted} of {self.num_rounds} rounds, within the part of the "
                 "domain that they could choose from)"
             )
+        means = self.prior_means
         words: dict[str, Any] = {
             **vars(self),
+            **self.constants,
             **WORDS[self.minimizes],
             "probability": "{probability}",  # a statement knows its level itself
             "function": self.function or f"the {outcome} function",
+            "bounded": self.function or f"the {outcome} function",
+            "of_each": "",
+            "prior_mean": ", ".join("not 0" if math.isnan(m) else f"{m:g}" for m in means),
             "subject": self.subject or f"the {outcome}",
             "regret_of": f"the regret{within} of",
             "cumulative_regret": f"cumulative regret{within}",
-            "rounds": "all rounds",
+            "rounds": self._covered_rounds,
+            "withdrawn_rounds": self._withdrawn_rounds,
             "half": "",
             "plus_variation": "",
             "num_retracted": len(self.retracted),
             "computed": "",
             "within": within,
         }
+        if self.of_outputs:
+            words["bounded"] = self.function or "each output of the model"
+            words["of_each"] = "of each output "
         if is_sum:
             words["regret_of"] = f"the regret in {WEIGHTED_SUM}{within} of"
             words["cumulative_regret"] = f"cumulative regret in the weighted sum{within}"
@@ -185,19 +251,28 @@ class Facts:
             words["half"] = " (at half of delta; the other half is for the draws)"
         if self.num_points_pending and self.pending_as == "bounds":
             words["computed"] = "computed from the outcomes that have arrived (as bounds(X) does), "
+        return words
+
+    @property
+    def _withdrawn_rounds(self) -> str:
+        """The rounds that no statement covers; empty if there are none."""
+        if not self.withdrawn:
+            return ""
+        first, *others = self.withdrawn
+        which = f"rounds {first} to {others[-1]}" if others else f"round {first}"
+        if others and others[-1] - first > len(others):
+            which = f"{len(self.withdrawn)} of the {which}"
+        return which
+
+    @property
+    def _covered_rounds(self) -> str:
+        """The rounds that statements cover."""
         excluded = []
         if self.withdrawn:
-            first, *others = self.withdrawn
-            which = f"rounds {first} to {others[-1]}" if others else f"round {first}"
-            if others and others[-1] - first > len(others):
-                which = f"{len(self.withdrawn)} of the {which}"
-            words["withdrawn_rounds"] = which
-            excluded.append(f"{which}, chosen with what was retracted later")
+            excluded.append(f"{self._withdrawn_rounds}, chosen with what was retracted later")
         if self.is_late and self.hallucinates and self.pending_as != "bounds":
             excluded.append("rounds that were chosen while outcomes were pending")
-        if excluded:
-            words["rounds"] += f" but for {', and for '.join(excluded)}"
-        return words
+        return f"all rounds but for {', and for '.join(excluded)}" if excluded else "all rounds"
 
     def say(self, template: str, **further: Any) -> str:
         """Return a text from its template.

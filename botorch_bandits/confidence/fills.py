@@ -64,12 +64,6 @@ SUM_TOLERANCE = 1e-6
 ROUNDING = 1e-9
 """The tolerance for the values of a cumulative distribution function."""
 
-BETWEEN = (
-    "outcomes, with their noise, lie on one side of the {minimum}, at most outcome_bound away, and "
-    "so do the values that fill in pending queries, which may depend on anything"
-)
-"""What the lemma assumes about outcomes."""
-
 DelayDistribution = tuple[float, ...] | Callable[[float], float]
 """The probabilities of delays 0, 1, 2, ..., or a cumulative distribution function."""
 

@@ -48,15 +48,15 @@ from botorch_bandits.confidence.theorems import (
     GP_UCB_ON_A_BOX,
     GP_UCB_ON_ARMS,
     IRGP_UCB,
+    Theorem,
     guarantee_of,
 )
 from botorch_bandits.confidence.width_rules import (
+    IS_HEURISTIC,
     ConstantWidth,
     PriorSummary,
     WidthRule,
     check_all_nonnegative,
-    of_constant_width,
-    prior_gaps,
 )
 from botorch_bandits.random_streams import generator
 
@@ -177,7 +177,7 @@ class FiniteArmsWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        return guarantee_of(GP_UCB_ON_ARMS, facts, constants, prior_gaps(summary))
+        return guarantee_of(GP_UCB_ON_ARMS, summary.known_to(facts), constants)
 
 
 def _largest_unit(summary: PriorSummary) -> float:
@@ -239,7 +239,7 @@ class CompactBoxWidth(WidthRule):
             "delta": self.delta,
         }
         tail = _largest_unit(summary)
-        return guarantee_of(GP_UCB_ON_A_BOX, facts, constants, prior_gaps(summary), tail=tail)
+        return guarantee_of(GP_UCB_ON_A_BOX, summary.known_to(facts), constants, tail=tail)
 
     def _width_for_unit(self, round_number: int, unit: Tensor) -> Tensor:
         return gp_ucb_compact_width(
@@ -283,7 +283,8 @@ class WidthOfEachModel(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return of_constant_width("a constant width for each model of a batch", {})
+        theorem = Theorem("a constant width for each model of a batch")
+        return guarantee_of(theorem, facts, {}, (IS_HEURISTIC,))
 
 
 def width_of_beta(beta: float | Tensor) -> WidthRule:
@@ -354,7 +355,7 @@ class RandomizedWidth(WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         constants = {"num_arms": float(self.num_arms)}
-        return guarantee_of(IRGP_UCB, facts, constants, prior_gaps(summary))
+        return guarantee_of(IRGP_UCB, summary.known_to(facts), constants)
 
 
 # --- GP-UCB-CPD -----------------------------------------------------------------------------------

@@ -7,12 +7,11 @@ acquisition functions and loops add the reasons that void them, and users print 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.checks import counted
-from botorch_bandits.confidence.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,6 @@ class Guarantee:
         assumptions: The assumptions that the user vouches for; they cannot be checked from data.
         constants: The numbers in use, by name.
         gaps: The reasons why no statement holds, which are included in the gaps of each statement.
-        theorem_of_draws: The source for Thompson sampling with draws scaled by the width, if it is
-            another theorem.
         forecasts: The numbers known before the run, for a loop that knows its horizon.
         notes: What the data say about assumptions; they do not change what is guaranteed.
         is_drawn: Whether the theorem is about functions that are drawn from a prior, so that
@@ -210,7 +207,6 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     constants: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
-    theorem_of_draws: str | None = field(default=None, repr=False)
     forecasts: tuple[Forecast, ...] = ()
     notes: tuple[str, ...] = ()
     is_drawn: bool = field(default=False, repr=False)
@@ -310,138 +306,3 @@ class Guarantee:
             lines.append(f"  constants: {constants}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
-
-
-# --- the statements that several theorems make, from the facts of a use ---------------------------
-
-
-def of_any_round(largest: float | None, facts: Facts) -> str:
-    """Return the end of a statement on regret if functions are bounded.
-
-    Args:
-        largest: A bound on the regret of any round, if there is one.
-        facts: The facts of the use.
-    """
-    if largest is None:
-        return ""
-    says = (
-        "; that of any round is at most 2 B{plus_variation} = {largest:g}, B the norm's bound in "
-        "outcome units"
-    )
-    return facts.say(says, largest=largest)
-
-
-def of_draws(
-    guarantee: Guarantee,
-    facts: Facts,
-    method: str,
-    delta: float,
-    num_points: int | None = None,
-    prior_deviation: float | None = None,
-) -> Guarantee:
-    """Return the guarantee of draws that are scaled by a width at ``delta / 2``.
-
-    Args:
-        guarantee: The guarantee of the width.
-        facts: The facts of the use.
-        method: The name of the method that draws, in words.
-        delta: The probability of failure of width and draws together.
-        num_points: The number of points on which each draw is made; None if it varies.
-        prior_deviation: The prior standard deviation, in raw outcome units, if it is known.
-    """
-    if guarantee.theorem is None:
-        return replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
-    of_width = guarantee.regret or RegretStatement("")
-    says = (
-        "with {probability} {times}the {cumulative_regret} over the rounds that the method "
-        "chose{at_hand} is at most a constant times the sum of scale times standard deviation at "
-        "the points that it chose, up to logarithms and a term of the order of the square root of "
-        "the number of rounds"
-    )
-    regret = replace(
-        of_width,
-        wording=facts.say(
-            says,
-            times="" if of_width.quantity == "the regret" else "rho_m TIMES ",
-            at_hand="" if of_width.covers_pending else " with every outcome at hand",
-        ),
-        factor=None,
-        delta=delta,
-        num_points=num_points,
-        prior_deviation=prior_deviation,
-    )
-    return replace(
-        guarantee,
-        method=method,
-        theorem=guarantee.theorem_of_draws or guarantee.theorem,
-        regret=regret,
-        constants={**guarantee.constants, "delta": delta},
-    )
-
-
-_REGRET_OF_PENALIZED = {
-    False: "the regret{within} of every round that maximizes the bound of the penalized {outcome}, "
-    "against the best point that meets the constraints, is at most the value of that bound less "
-    "the lower confidence bound of the {outcome}, at the point that it chose",
-    True: "the regret{within}, of minus the {outcome}, in every round that maximizes the bound of "
-    "minus the penalized {outcome}, against the best point that meets the constraints, is at most "
-    "the value of that bound plus the upper confidence bound of the {outcome}, at the point that "
-    "it chose",
-}
-
-
-def of_all_outputs(each: Sequence[Guarantee], facts: Facts, method: str, delta: float) -> Guarantee:
-    """Return what the bounds of an outcome and of its constraints guarantee together.
-
-    Args:
-        each: The guarantees of the outcome and of each constraint, at equal shares of ``delta``,
-            for facts in which the function is ``"each function"``.
-        facts: The facts of the use.
-        method: The template of the name of the method that uses the bounds.
-        delta: All bounds together fail with at most this probability.
-    """
-    names = [facts.outcome, *(f"constraint {j}" for j in range(1, len(each)))]
-    gaps = [
-        gap if all(gap in other.gaps for other in each) else f"{name}: {gap}"
-        for name, guarantee in zip(names, each, strict=True)
-        for gap in guarantee.gaps
-    ]
-    constants = {
-        f"{key}_{j}": value
-        for j, guarantee in enumerate(each)
-        for key, value in guarantee.constants.items()
-    }
-    combined = Guarantee(
-        method=facts.say(method),
-        constants={"delta": delta, **constants},
-        gaps=tuple(dict.fromkeys(gaps)),
-    )
-    if any(guarantee.theorem is None for guarantee in each):
-        return combined
-    on_same = "with {probability}, on the same event, "
-    return replace(
-        combined,
-        theorem=facts.say(
-            "{theorem}, for {outcome} and constraints at delta / {count} each (union bound)",
-            theorem=each[0].theorem,
-            count=len(each),
-        ),
-        bands=Statement(
-            facts.say(
-                "with {probability} the {outcome} and each constraint lie within their widths of "
-                "their posterior means, at all points and in {rounds}, for all multipliers at once"
-            ),
-            delta=delta,
-            reach="everywhere",
-        ),
-        regret=RegretStatement(
-            facts.say(on_same + _REGRET_OF_PENALIZED[facts.minimizes]), delta=delta
-        ),
-        violation=Statement(
-            f"{on_same}each constraint is at most its upper confidence bound at the points that "
-            "were chosen, so that the norm of the positive part of summed constraint values is at "
-            "most that of summed bounds",
-            delta=delta,
-        ),
-        assumptions=tuple(dict.fromkeys(a for g in each for a in g.assumptions)),
-    )

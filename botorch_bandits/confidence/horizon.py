@@ -58,7 +58,7 @@ from botorch_bandits.checks import (
     check_probability,
 )
 from botorch_bandits.confidence.igp_ucb import BoundedNorm
-from botorch_bandits.confidence.width_rules import LEAST_LAM
+from botorch_bandits.confidence.theorems import LEAST_LAM
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]

@@ -69,7 +69,7 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -86,24 +86,19 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.facts import ALONE, Facts, as_template
+from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import (
-    FIXED_PRIOR,
-    SUB_GAUSSIAN_NOISE,
-    SUB_GAUSSIAN_OUTPUTS,
-)
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import OutputPrior, UnreadablePriorError
 from botorch_bandits.confidence.theorems import (
     AMM,
+    DEFAULTS,
     GP_UCB_IN_THE_RKHS,
     IGP_UCB,
     Theorem,
     guarantee_of,
 )
 from botorch_bandits.confidence.width_rules import (
-    LEAST_LAM,
     MODEL_NOISE,
     Bound,
     NoiseBound,
@@ -113,12 +108,8 @@ from botorch_bandits.confidence.width_rules import (
     check_all_nonnegative,
     check_bound,
     combined,
-    kernel_assumptions,
     largest_regret,
-    norm_assumption,
-    numbers_of,
     pick_bound,
-    prior_gaps,
 )
 
 
@@ -286,71 +277,8 @@ def gp_ucb_rkhs_width(
     return torch.sqrt(2.0 * bound**2 + 300.0 * gain * math.log(t / delta) ** 3)
 
 
-SUB_GAUSSIAN_ROWS = (
-    "the noise of each row is sub-Gaussian given the past; its bound is the square root of the "
-    "row's noise variance in the model, a number that was known before the row's outcome (a "
-    "standard error estimated from the same outcomes is no such bound)"
-)
-"""The noise in theorems on functions of bounded norm, with ``noise_bound="model"``."""
-
-FIXED_BUT_FOR_ROWS = "kernel and prior mean of the model were fixed before the data"
-"""What is fixed if the noise variance of each row is known only before its outcome."""
-
-ROWS_WERE_KNOWN = (
-    "the noise variance of each row in the model was known before the row's outcome (it was not "
-    "estimated from the same outcomes)"
-)
-"""What is needed in addition if rows are weighted differently and one ``noise_bound`` is given."""
-
-SMALLEST_ROW_IS_FIXED = (
-    "no row has a smaller noise variance in the model than the first one, which is the row of the "
-    "outcome that was observed first"
-)
-"""The ratio of the noise bound to that noise enters the width and must be fixed before the data."""
-
-FIRST_ROW = "the first row of the model is that of the outcome that was observed first"
-"""What DMM needs, because its base ridge is the regularization of the first row."""
-
-ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance"
-"""What the printed width of IGP-UCB needs in all rounds."""
-
-
 DEFAULT_RKHS_BOUND = 1.0
 """The default bound on the norm, in prior standard deviations."""
-
-
-STANDS_FOR = {
-    "rkhs_bound": f"{DEFAULT_RKHS_BOUND:g} prior standard deviation",
-    "noise_bound": "the standard deviation of the model's noise",
-    "outcome_bound": "a width without its terms",
-}
-"""Descriptions of the defaults that replace bounds that were not given."""
-
-
-def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
-    """Report the default that replaces each bound that was not given.
-
-    Args:
-        not_given: Names of bounds.
-    """
-    return [
-        f"{name} was not given; the default, {STANDS_FOR[name]}, is not based on knowledge of this "
-        f"function: give {name}= if you have a bound"
-        for name in not_given
-    ]
-
-
-def check_not_given(names: tuple[str, ...]) -> None:
-    """Raise an error unless all names are names of bounds.
-
-    Args:
-        names: The names of what was not given.
-
-    Raises:
-        ValueError: If one is unknown.
-    """
-    for name in names:
-        check_one_of("not_given", name, tuple(STANDS_FOR))
 
 
 def check_noise_bound(bound: NoiseBound) -> NoiseBound:
@@ -372,88 +300,6 @@ def check_noise_bound(bound: NoiseBound) -> NoiseBound:
     if isinstance(bound, tuple):
         return tuple(check_noise_bound(each) for each in bound)  # type: ignore[misc]
     return check_bound("noise_bound", bound)
-
-
-def is_model_noise(bound: NoiseBound, output: int) -> bool:
-    """Return whether the noise of an output is bounded by the model's noise variances of its rows.
-
-    Args:
-        bound: The bound as the user gave it.
-        output: The number of the output.
-    """
-    entries = numbers_of(bound)
-    return entries[output if len(entries) > 1 else 0] == MODEL_NOISE
-
-
-def gaps_of_small_lam(priors: Iterable[OutputPrior]) -> list[str]:
-    """Say that the printed width is not a bound if some regularization is below 1.
-
-    Args:
-        priors: The priors of the outputs that have this width.
-    """
-    lam = min((float(prior.lam.min()) for prior in priors), default=1.0)
-    if lam >= LEAST_LAM:
-        return []
-    return [
-        f"lam = {lam:.4g} is below 1, where the printed width is not a bound; any_lambda=True "
-        "gives one that is"
-    ]
-
-
-def has_row_noise(summary: PriorSummary) -> bool:
-    """Return whether the noise variance of an active output differs from row to row.
-
-    Args:
-        summary: The prior summary of the model.
-    """
-    return any(prior.row_noise is not None for prior in summary.readable.values())
-
-
-def noise_assumptions(
-    summary: PriorSummary,
-    bound: NoiseBound,
-    of_rows: tuple[str, ...] = (SMALLEST_ROW_IS_FIXED,),
-) -> tuple[str, ...]:
-    """Return what is assumed to be fixed before the data, and what is assumed of the noise.
-
-    Args:
-        summary: The prior summary of the model.
-        bound: The bound on the noise, as the user gave it.
-        of_rows: What the width assumes in addition if a number bounds the noise of rows whose
-            variances differ.
-    """
-    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
-    fixed, noise = [], []
-    # an unreadable model counts as one output with one level
-    rows = {j: prior.row_noise for j, prior in summary.readable.items()} or {0: None}
-    for j, row_noise in rows.items():
-        fixed.append(FIXED_PRIOR if row_noise is None else FIXED_BUT_FOR_ROWS)
-        if is_model_noise(bound, j):
-            noise.append(SUB_GAUSSIAN_ROWS)
-            continue
-        noise.append(SUB_GAUSSIAN_OUTPUTS if is_of_outputs else SUB_GAUSSIAN_NOISE)
-        if row_noise is not None:
-            noise += [ROWS_WERE_KNOWN, *of_rows]
-    if FIXED_PRIOR in fixed:  # of some outputs; the rows of the others have assumptions of theirs
-        fixed = [FIXED_PRIOR]
-    return tuple(dict.fromkeys((*fixed, *noise)))
-
-
-def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
-    """Say for which outputs the ratio of the noise bound to the noise of the rows was not fixed.
-
-    Args:
-        summary: The prior summary of the model.
-        bound: The bound on the noise, as the user gave it.
-    """
-    outputs = summary.readable.items()
-    if not any(prior.lam_has_fallen and not is_model_noise(bound, j) for j, prior in outputs):
-        return []
-    return [
-        "a row has a smaller noise variance in the model than the first one, so the ratio of "
-        f"noise_bound to it was not fixed before the data; noise_bound={MODEL_NOISE!r} needs no "
-        "such ratio"
-    ]
 
 
 @dataclass(frozen=True)
@@ -488,7 +334,8 @@ class NormBounds:
         store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("units", self.units, ("outcome", "prior"))
-        check_not_given(self.not_given)
+        for name in self.not_given:
+            check_one_of("not_given", name, tuple(DEFAULTS))
 
     def units_of(self, prior: OutputPrior) -> tuple[float | Tensor, float | Tensor]:
         """Return what divides the bounds on norm and noise, for prior standard deviations.
@@ -516,50 +363,40 @@ class NormBounds:
         return summary.realized_information_gain()
 
     def guarantee_of(
-        self,
-        theorem: Theorem,
-        summary: PriorSummary,
-        facts: Facts,
-        of_rows: str,
-        gaps: Iterable[str] = (),
-        further: tuple[str, ...] = (),
-        **words: Any,
+        self, theorem: Theorem, summary: PriorSummary, facts: Facts, **words: Any
     ) -> Guarantee:
         """Return what a theorem on the norm guarantees.
 
         Args:
             theorem: The theorem.
             summary: The prior summary of the model.
-            facts: What is known of its use.
-            of_rows: What the width assumes if a number bounds the noise of rows that differ.
-            gaps: The gaps that are particular to the width.
-            further: Further assumptions.
-            **words: Further fields of the theorem's texts.
+            facts: What is known of its use, and what is particular to the width.
+            **words: Further arguments of :func:`.guarantee_of`, and fields of the theorem's texts.
         """
-        constants = bound_constants(
-            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
-        )
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
+        not_given = facts.not_given or self.not_given
+        # without a readable prior, bounds are taken as multiples of its standard deviation
+        in_units = bool(not_given) or self.units == "prior" or lam is None
+        facts = summary.known_to(
+            facts, self.noise_bound, not_given=not_given, in_prior_units=in_units
+        )
+        bounds: dict[str, NoiseBound] = {"rkhs_bound": self.rkhs_bound}
+        if not facts.bounded_outcomes:
+            bounds["noise_bound"] = self.noise_bound
+        constants = {**bound_constants(self.delta, **bounds), **facts.constants}
         known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
         constants |= {name: value for name, value in known.items() if value is not None}
-        norm, norm_gaps, of_mean = norm_assumption(summary, facts)
-        # without a readable prior, bounds are taken as multiples of its standard deviation
-        is_relative = self.is_relative or lam is None
-        return guarantee_of(
-            theorem,
-            facts,
-            {**constants, **of_mean},
-            (*prior_gaps(summary), *gaps, *gaps_of_defaults(self.not_given), *norm_gaps),
-            (
-                norm,
-                *kernel_assumptions(summary),
-                *noise_assumptions(summary, self.noise_bound, of_rows=(of_rows,)),
-                *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
-                *further,
-            ),
-            largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given),
-            **words,
-        )
+        constants |= constants_of_means(facts)
+        is_relative = bool(self.not_given) or self.units == "prior"
+        largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
+        return guarantee_of(theorem, facts, constants, largest=largest, **words)
+
+
+def constants_of_means(facts: Facts) -> dict[str, float]:
+    """Return the prior means that are constants of a guarantee, by name."""
+    means = facts.prior_means
+    names = ["prior_mean"] if len(means) == 1 else [f"prior_mean_{j}" for j in range(len(means))]
+    return {n: mean for n, mean in zip(names, means, strict=True) if not math.isnan(mean)}
 
 
 @dataclass(frozen=True)
@@ -657,47 +494,37 @@ class KernelizedWidth(NormBounds, WidthRule):
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         if self.is_mixture:
-            gaps = noise_gaps(summary, self.noise_bound)
-            return self.guarantee_of(AMM, summary, facts, SMALLEST_ROW_IS_FIXED, gaps)
-        gaps = []
-        if self.variation:
-            unit = 1.0
+            return self.guarantee_of(AMM, summary, facts)
+        constants, variation = {}, self.variation
+        if variation:
+            constants["variation"] = variation
             if self.units == "prior":
-                unit = float(next(iter(summary.active.values())).standard_deviation.max())
-            facts = replace(facts, variation=self.variation * unit)
-        lam = summary.smallest_lam()
-        if self.any_lambda:
-            gaps += noise_gaps(summary, self.noise_bound)
-        else:  # rows divided by their noise have lam = 1; by default R is the square root of lam
-            is_default = "noise_bound" in self.not_given
-            gaps += gaps_of_small_lam(
-                prior
-                for j, prior in summary.readable.items()
-                if is_default or not is_model_noise(self.noise_bound, j)
-            )
+                (prior,) = summary.active.values()
+                variation *= float(prior.standard_deviation.max())
         gain, realized = self.information_gain(summary), summary.realized_information_gain()
-        given = self.bound_on_gain()
-        if given is not None:
-            gaps += given.gaps_with(lam)
+        small: dict[str, Any] = {}
         if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
-            gaps.append(gain_is_too_small(float(gain.max()), float(realized.max())))
-        elif self.explicit_gain is not None and given is None:
-            gaps.append("information_gain was given; it must be at least the realized gain")
+            small = {"small_gain": float(gain.max()), "realized_gain": float(realized.max())}
+        given = self.bound_on_gain()
+        facts = replace(
+            facts,
+            variation=variation,
+            is_printed=not self.any_lambda,
+            gain_is_number=self.explicit_gain is not None and given is None,
+            constants=constants,
+            **small,
+        )
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
-        told = self.guarantee_of(
+        return self.guarantee_of(
             IGP_UCB,
             summary,
             facts,
-            SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,
-            gaps,
-            () if given is None else (as_template(given.assumption),),
+            gaps=() if given is None else given.gaps_with(summary.smallest_lam()),
+            assumptions=() if given is None else (given.assumption,),
             details=f"{form}, with {source} information gain",
             varying=", functions that vary" if self.variation else "",
         )
-        if not self.variation:
-            return told
-        return replace(told, constants={**told.constants, "variation": self.variation})
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         if self.explicit_gain is None:
@@ -714,34 +541,6 @@ class KernelizedWidth(NormBounds, WidthRule):
         rows = torch.as_tensor(summary.num_rows)
         bounds = [self.explicit_gain(number) for number in rows.reshape(-1).tolist()]
         return torch.tensor(bounds, dtype=DTYPE).reshape(rows.shape)
-
-
-def gain_is_too_small(gain: float, realized: float) -> str:
-    """Say that the inputs of the model show an information gain to be too small.
-
-    Args:
-        gain: The gain in use.
-        realized: The realized gain of the inputs.
-    """
-    return (
-        f"the information gain in use, {gain:.4g}, is below the realized {realized:.4g}; is it of "
-        "this kernel, this lam and all points that are played?"
-    )
-
-
-def told_in_prior_units(noise_bound: NoiseBound) -> str:
-    """Say that bounds are in prior units; with the model's noise there is one number only.
-
-    Args:
-        noise_bound: The bound as the user gave it.
-    """
-    if noise_bound == MODEL_NOISE:
-        return "rkhs_bound is a multiple of the prior standard deviation"
-    return IN_PRIOR_UNITS
-
-
-IN_PRIOR_UNITS = "rkhs_bound and noise_bound are multiples of the prior standard deviation"
-"""What bounds are if they are not in the units of outcomes."""
 
 
 @dataclass(frozen=True)
@@ -782,22 +581,18 @@ class RKHSWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
-        gain = self.gain_bound(round_number)
-        realized = [float(p.gain().max()) for p in summary.readable.values()]
+        gain, small = self.gain_bound(round_number), {}
+        realized = [float(prior.gain().max()) for prior in summary.readable.values()]
         if realized and gain < max(realized) - 1e-9:
-            gaps.append(gain_is_too_small(gain, max(realized)))
-        if has_row_noise(summary):
-            gaps.append("the noise variance differs from row to row; Theorem 3 is for one level")
-        norm, norm_gaps, of_mean = norm_assumption(summary, facts)
+            small = {"small_gain": gain, "realized_gain": max(realized)}
+        facts = summary.known_to(facts, **small)
         constants = bound_constants(self.delta, rkhs_bound=self.rkhs_bound)
-        of_kernel = kernel_assumptions(summary, is_at_most_one=True)
         return guarantee_of(
             GP_UCB_IN_THE_RKHS,
             facts,
-            {**constants, "maximal_information_gain": gain, **of_mean},
-            (*gaps, *norm_gaps),
-            (norm, *of_kernel, as_template(self.gain_bound.assumption)),
+            {**constants, "maximal_information_gain": gain, **constants_of_means(facts)},
+            self.gain_bound.gaps_with(summary.smallest_lam()),
+            (self.gain_bound.assumption,),
             largest_regret(summary, self.rkhs_bound, False),
         )
 

@@ -47,7 +47,6 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.hypotheses import BOUNDED_CENTERED_NORM, BOUNDED_NORM
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import (
     OutputPrior,
@@ -56,6 +55,7 @@ from botorch_bandits.confidence.prior_reading import (
     read_prior,
     weight_of_rows,
 )
+from botorch_bandits.confidence.theorems import Theorem, guarantee_of
 
 ASSUMABLE = ("fixed prior", "centered bound")
 """What a user can state by ``assume=``, because it cannot be read off a model. ``"fixed prior"``
@@ -201,6 +201,44 @@ class PriorSummary:
         variance = float(torch.stack(torch.broadcast_tensors(*parts)).sum(0).max())
         return variance if 0.0 < variance < math.inf else None
 
+    def known_to(self, facts: Facts, noise_bound: NoiseBound = 0.0, **further: Any) -> Facts:
+        """Return facts with those of the prior.
+
+        Args:
+            facts: The facts of a use.
+            noise_bound: The bound on the noise, as the user gave it.
+            **further: Further facts.
+        """
+        further["of_outputs"] = self.posterior_transform is not None or self.num_outputs > 1
+        try:
+            active = self.active
+        except UnreadablePriorError as error:
+            kind = "modeled level" if is_model_noise(noise_bound, 0) else "level"
+            return replace(facts, unreadable=str(error), noise=frozenset({kind}), **further)
+        priors, modeled = active.values(), {j for j in active if is_model_noise(noise_bound, j)}
+        by_number = [prior for j, prior in active.items() if j not in modeled]
+        means = tuple(
+            math.nan if prior.prior_mean is None else facts.as_told(prior.prior_mean)
+            for prior in priors
+        )
+        learned = sorted({what for prior in priors for what in prior.learned})
+        return replace(
+            facts,
+            learned=tuple(learned),
+            is_frozen="fixed prior" not in self.assume and not all(p.is_given for p in priors),
+            prior_means=() if learned or not any(means) else means,
+            is_centered="centered bound" in self.assume,
+            has_tasks=any(prior.has_tasks for prior in priors),
+            is_stationary=all(prior.is_stationary for prior in priors),
+            noise=frozenset(
+                ("modeled " if j in modeled else "") + ("level" if p.row_noise is None else "rows")
+                for j, p in active.items()
+            ),
+            lam_has_fallen=any(prior.lam_has_fallen for prior in by_number),
+            **{"lam_of_bounds": min((float(p.lam.min()) for p in by_number), default=math.inf)}
+            | further,
+        )
+
     def smallest_lam(self) -> float | None:
         """Return the smallest regularization of the active outputs, over all rows.
 
@@ -266,8 +304,6 @@ class RunningPriorSummary(PriorSummary):
         return (OutputPrior(self._gain, noise, noise.new_tensor(variance), noise.new_ones(())),)
 
 
-LEAST_LAM = 1.0 - 1e-12
-"""The printed widths need ``lam >= 1``; GPyTorch's noise parameter rounds a noise of 1."""
 MINIMUM_VARIANCE = 1e-18
 """The lower limit of posterior variances; with a wide bound, a larger one would be visible."""
 
@@ -385,26 +421,16 @@ class ConstantWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return of_constant_width(
-            f"constant width {self.value:g}",
+        return guarantee_of(
+            Theorem(f"constant width {self.value:g}"),
+            facts,
             {"width": self.value},
-            (no_ingredient(self.value),) if self.is_default else (),
+            (*((no_ingredient(self.value),) if self.is_default else ()), IS_HEURISTIC),
         )
 
 
-def of_constant_width(
-    method: str, constants: dict[str, float], gaps: tuple[str, ...] = ()
-) -> Guarantee:
-    """Return the guarantee of a constant width, which no theorem covers.
-
-    Args:
-        method: What has the width.
-        constants: The width, by name.
-        gaps: Further gaps.
-    """
-    return Guarantee(
-        method=method, constants=constants, gaps=(*gaps, "a constant width is a heuristic")
-    )
+IS_HEURISTIC = "a constant width is a heuristic"
+"""Why a constant width has no guarantee."""
 
 
 def no_ingredient(width: float) -> str:
@@ -515,98 +541,20 @@ def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
     return constants
 
 
+def is_model_noise(bound: NoiseBound, output: int) -> bool:
+    """Return whether the noise of an output is bounded by the model's noise variances of its rows.
+
+    Args:
+        bound: The bound as the user gave it.
+        output: The number of the output.
+    """
+    entries = numbers_of(bound)
+    return entries[output if len(entries) > 1 else 0] == MODEL_NOISE
+
+
 MODEL_NOISE = "model"
 """The value of ``noise_bound=`` that takes the bound on the noise of each row from the model: it is
 the square root of the row's noise variance (``train_Yvar``)."""
-
-
-# --- what guarantees say about a model's prior ----------------------------------------------------
-
-
-def prior_gaps(summary: PriorSummary) -> list[str]:
-    """Return the reasons why the prior voids a theorem: it is unreadable, or was learned."""
-    try:
-        priors = summary.active.values()
-    except UnreadablePriorError as error:
-        return [f"the prior cannot be read ({error})"]
-    learned = sorted({what for prior in priors for what in prior.learned})
-    if learned:
-        return [
-            f"learned from the same data, or free to be learned: {', '.join(learned)}; a theorem "
-            "needs them fixed in advance (BanditGP.with_kernel(...) does that)"
-        ]
-    if "fixed prior" not in summary.assume and not all(prior.is_given for prior in priors):
-        return [
-            "the model's parameters are frozen, but they may have been fitted to the same data "
-            'before; if they were fixed before the data, say so with assume="fixed prior"'
-        ]
-    return []
-
-
-def norm_assumption(
-    summary: PriorSummary, facts: Facts
-) -> tuple[str, tuple[str, ...], dict[str, float]]:
-    """Return the assumption that a bound on the norm makes, its gaps, and its constants.
-
-    The theorems bound the norm of the reward less the prior mean. If that mean is not 0, a bound
-    for the reward itself does not imply one, so the user must say which one was given.
-
-    Args:
-        summary: The prior summary of the model.
-        facts: What is known of its use.
-    """
-    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
-    if is_of_outputs and not facts.function:
-        facts = replace(facts, function="each output of the model")
-    bounded, centered = facts.say(BOUNDED_NORM), facts.say(BOUNDED_CENTERED_NORM)
-    priors = summary.readable.values()
-    means = [
-        None if prior.prior_mean is None else facts.as_told(prior.prior_mean) for prior in priors
-    ]
-    if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
-        return bounded, (), {}  # a learned prior voids theorems anyway
-    told = {
-        "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
-        for j, mean in enumerate(means)
-        if mean is not None
-    }
-    if "centered bound" in summary.assume:
-        return centered, (), told
-    value = "not 0" if None in means else ", ".join(f"{mean:g}" for mean in means)
-    return (
-        centered,
-        (
-            f"the prior mean is {value}, and the theorem needs a bound on the norm of the function "
-            "less the prior mean; if rkhs_bound= bounds that, state it with "
-            'assume="centered bound"',
-        ),
-        told,
-    )
-
-
-def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> tuple[str, ...]:
-    """Return what a kernel of unit variance means if the kernel is not stationary.
-
-    Args:
-        summary: The prior summary of the model.
-        is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
-    """
-    priors = summary.readable.values()
-    if any(prior.has_tasks for prior in priors):
-        return (
-            "the bound on the norm is for the functions of all tasks together, in the model's "
-            "kernel of inputs and tasks, divided by the prior variance of the output task",
-        )
-    if all(prior.is_stationary for prior in priors):
-        return ()
-    needed = (
-        "the kernel divided by its output scale has k(x, x) <= 1 at all points of the domain",
-    )
-    return (
-        "the kernel is not stationary; its unit-variance form is the kernel divided by its output "
-        "scale (1 without one)",
-        *(needed if is_at_most_one else ()),
-    )
 
 
 def largest_regret(

@@ -41,8 +41,14 @@ from botorch_bandits.checks import (
     store_bounds,
     store_checked,
 )
-from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.theorems import (
+    EXACT_CONSTRAINTS,
+    NOISY_CONSTRAINTS,
+    Theorem,
+    guarantee_of,
+)
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.penalties import (
     Exponential,
@@ -369,17 +375,6 @@ class MultiplierRule(ABC):
         return delta / num_epochs
 
 
-SOURCE = "Shi and Eryilmaz 2022"
-
-SURROGATE_GAPS = {
-    "relabeled": "the targets of earlier epochs are made with multipliers that depend on their "
-    "noise, and the theorem's epochs each start without data",
-    "separate": "the theorem's inner algorithm models the penalized outcome; confidence bounds of "
-    "separate models hold for all multipliers at once, its rates are not proven for them",
-}
-"""Why the theorems do not cover a surrogate; the paper's own is ``"fresh"``."""
-
-
 @dataclass(frozen=True)
 class EpochRule(MultiplierRule):
     """The common base of the two rules with epochs.
@@ -421,28 +416,15 @@ class EpochRule(MultiplierRule):
         """See :class:`MultiplierRule`."""
         return replace(self, models=())
 
-    def _guarantee(self, facts: Facts, method: str, theorem: str, *assumptions: str) -> Guarantee:
-        gap = SURROGATE_GAPS.get(self.surrogate)
-        return Guarantee(
-            method=method,
-            theorem=f"{SOURCE}, {theorem}",
-            regret=RegretStatement(
-                facts.say(
-                    "with {probability} the cumulative regret against the best fixed point that "
-                    "meets all constraints is bounded, and sublinear in T = L S for suitable L and "
-                    "S; in expected {outcome}s, or in realized ones whose noise is the same at all "
-                    "points of a round"
-                ),
-                needs_every_round=True,
-            ),
-            violation=Statement(
-                "the violation is bounded with the same probability, and sublinear in T = L S for "
-                "suitable L and S"
-            ),
-            assumptions=tuple(map(facts.say, assumptions)),
-            constants={"epoch_length": float(self.epoch_length)},
-            gaps=() if gap is None else (gap,),
+    def _guarantee(self, theorem: Theorem, facts: Facts) -> Guarantee:
+        facts = replace(
+            facts,
+            surrogate=self.surrogate,
+            is_capped=self.max_multiplier is not None,
+            is_linear_beyond=not self.penalty.is_linear and self.penalty.is_linear_beyond,
         )
+        constants, assumed = {"epoch_length": float(self.epoch_length)}, self.penalty.assumed
+        return guarantee_of(theorem, facts, constants, assumptions=assumed, of_use=())
 
 
 @dataclass(frozen=True)
@@ -528,20 +510,7 @@ class MultiplicativeEpochs(EpochRule):
         Args:
             facts: What is known of its use.
         """
-        guarantee = self._guarantee(
-            facts,
-            "GP-UCB with noiseless constraints",
-            "Theorem 1",
-            "constraint values are observed without noise",
-            *self.penalty.assumed,
-        )
-        if self.max_multiplier is not None:
-            guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
-        if self.penalty.is_linear_beyond:
-            guarantee = guarantee.with_gaps(
-                "the bound on the violation is linear in T for n = 1", of=("violation",)
-            )
-        return guarantee
+        return self._guarantee(EXACT_CONSTRAINTS, facts)
 
 
 @dataclass(frozen=True)
@@ -622,17 +591,7 @@ class AdditiveEpochs(EpochRule):
         Args:
             facts: What is known of its use.
         """
-        return self._guarantee(
-            facts,
-            "GP-UCB with noisy constraints",
-            "Theorem 2",
-            "constraint values are observed with noise_bound-sub-Gaussian noise given the "
-            "past, independent of each other's and of the {outcome}'s",
-            "{outcome} and constraints are bounded",
-            "some point meets all constraints with a margin that is large enough for S "
-            "(Slater's condition)",
-            "step_size is of order 1 / sqrt(L)",
-        )
+        return self._guarantee(NOISY_CONSTRAINTS, facts)
 
 
 @dataclass(frozen=True)

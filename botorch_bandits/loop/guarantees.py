@@ -1,7 +1,7 @@
 """The guarantee of a loop: the facts of its settings and rounds, and what a theorem says of them.
 
 :func:`facts_of` fills in the facts, :func:`guarantee_of` evaluates the tables of
-:mod:`botorch_bandits.confidence.hypotheses` over them, and the last part of this file computes what
+:mod:`botorch_bandits.confidence.theorems` over them, and the last part of this file computes what
 the statements amount to in the rounds so far.
 """
 
@@ -27,7 +27,7 @@ from botorch_bandits.checks import DTYPE, counted, is_number
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
-from botorch_bandits.confidence.hypotheses import (
+from botorch_bandits.confidence.theorems import (
     NO_ROUND,
     NOT_EVERY_ROUND,
     OF_EPOCHS,

@@ -30,7 +30,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.confidence import RefutedListWarning, check_model
-from botorch_bandits.confidence.hypotheses import FIXED_AFTER_FIRST, FIXED_LIST
+from botorch_bandits.confidence.theorems import FIXED_AFTER_FIRST, FIXED_LIST
 from botorch_bandits.models import (
     CandidatesModel,
     DefaultCandidates,

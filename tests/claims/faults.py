@@ -23,12 +23,12 @@ from botorch_bandits.confidence import (
     CandidateEvidence,
     GainBound,
     Guarantee,
-    gp_ucb,
     igp_ucb,
 )
-from botorch_bandits.confidence import hypotheses as words
+from botorch_bandits.confidence import theorems as words
+from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
-from botorch_bandits.confidence.width_rules import prior_gaps
+from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.rows import Rows
 from botorch_bandits.history import History
 from claims.campaign import tally
@@ -126,10 +126,7 @@ def _patched(*targets: tuple[Any, str, Any]) -> Iterator[None]:
 def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
     """Bounds on the norm are taken for those of the reward less the prior mean."""
 
-    def believe(*args: Any, **kwargs: Any) -> Any:
-        return words.BOUNDED_NORM, (), {}
-
-    return _patched((igp_ucb, "norm_assumption", believe))
+    return facts_of_priors_believed(prior_means=())
 
 
 def every_round_counted() -> contextlib.AbstractContextManager[Any]:
@@ -171,12 +168,21 @@ def assumptions_dropped(*names: str) -> Patch:
 
 def frozen_believed() -> contextlib.AbstractContextManager[Any]:
     """Frozen parameters are taken for parameters that were fixed before the data."""
-    original = prior_gaps
+    return facts_of_priors_believed(is_frozen=False)
 
-    def believe(summary: Any) -> list[str]:
-        return [gap for gap in original(summary) if "are frozen" not in gap]
 
-    return _patched(*((owner, "prior_gaps", believe) for owner in (igp_ucb, gp_ucb)))
+def facts_of_priors_believed(**believed: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a patch with other facts of the prior of a model.
+
+    Args:
+        **believed: These facts.
+    """
+    original = PriorSummary.known_to
+
+    def believe(self: PriorSummary, *args: Any, **kwargs: Any) -> Facts:
+        return replace(original(self, *args, **kwargs), **believed)
+
+    return _patched((PriorSummary, "known_to", believe))
 
 
 def without_gaps(guarantee: Guarantee, word: str) -> Guarantee:

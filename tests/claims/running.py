@@ -19,7 +19,7 @@ from records import rebuilt
 from torch import Tensor
 
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence import hypotheses as words
+from botorch_bandits.confidence import theorems as words
 from botorch_bandits.history import Query
 from botorch_bandits.loop.chooser import ArmsEngine
 from botorch_bandits.loop.view import View
@@ -636,7 +636,7 @@ class _LoopRun(_AnyRun):
         loop = self.loop = plan.loop(seed, known=self.known_of_rule())
         if self.run == 0 and setting.prior_mean != "zero" and setting.model == "BanditGP":
             assumptions = loop.guarantee().assumptions
-            is_centered = words.BOUNDED_NORM not in assumptions
+            is_centered = any("less the prior mean" in each for each in assumptions)
             if is_centered != self.player.is_centered:
                 self.player.is_centered = is_centered
                 self._make_functions()

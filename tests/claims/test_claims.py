@@ -16,7 +16,7 @@ import torch
 from scipy.stats import binom
 
 from benchmarks.commands import main
-from botorch_bandits.confidence import hypotheses as words
+from botorch_bandits.confidence import theorems as words
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
 from claims.faults import FAULTS, Fault, setting

@@ -25,8 +25,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import of_draws
-from botorch_bandits.confidence.hypotheses import (
+from botorch_bandits.confidence.theorems import (
     BOUNDED_CENTERED_NORM,
 )
 
@@ -193,11 +192,12 @@ def test_words_follow_from_the_facts() -> None:
 
 def test_draws_have_the_theorem_that_the_width_names_for_them() -> None:
     model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0)
-    drawn = of_draws(guarantee(GENERAL, model), ALONE, "GP-TS", 0.1)
+    drawn = GENERAL.guarantee(PriorSummary(model), 7, Facts(draws=True))
     assert drawn.theorem == (
         "Chowdhury and Gopalan 2017, Theorem 4, in the form for every lam, with the realized "
         "information gain"
     )
     # a width that names no other theorem keeps its own
-    finite = guarantee(FiniteArmsWidth(10, 0.1), model)
-    assert of_draws(finite, ALONE, "draws", 0.1).theorem == finite.theorem
+    finite = FiniteArmsWidth(10, 0.1)
+    drawn = finite.guarantee(PriorSummary(model), 7, Facts(draws=True))
+    assert drawn.theorem == guarantee(finite, model).theorem

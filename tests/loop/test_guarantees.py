@@ -30,7 +30,7 @@ from botorch_bandits.confidence import (
     RegretStatement,
     Statement,
 )
-from botorch_bandits.confidence.hypotheses import (
+from botorch_bandits.confidence.theorems import (
     ARRIVALS_IGNORE_FUNCTION,
     ARRIVALS_IGNORE_NOISE,
     ATTACHED_IGNORE_FUNCTION,
