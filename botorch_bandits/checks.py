@@ -257,7 +257,7 @@ def check_vector(name: str, value: Any, length: int | None = None) -> Tensor:
         TypeError: If it is a tensor with another dtype, or not numeric.
         ValueError: If the shape is wrong or an entry is not finite.
     """
-    tensor = _as_double(name, value)
+    tensor = value if type(value) is Tensor and value.dtype == DTYPE else _as_double(name, value)
     if tensor.dim() != 1 or (length is not None and tensor.shape[0] != length):
         wanted = "a vector" if length is None else f"a vector of length {length}"
         raise ValueError(f"{name} must be {wanted}, got shape {tuple(tensor.shape)}.")
@@ -356,12 +356,12 @@ def check_told(value: Any) -> float:
     Raises:
         TypeError: As for :func:`check_reward`.
         ValueError: As for :func:`check_reward`; for NaN and infinity, the error says what to do
-            with an evaluation that failed.
+            with an evaluation that failed, and those above :data:`LARGEST_OUTCOME` as well.
     """
-    if type(value) is float and math.isfinite(value):
+    if type(value) is float and abs(value) <= LARGEST_OUTCOME:  # not NaN
         return value
     try:
-        return check_reward("reward", value)
+        return check_carried("reward", check_reward("reward", value))
     except ValueError as error:
         if "must be finite" not in str(error):
             raise
@@ -612,20 +612,6 @@ def check_carried(name: str, value: float) -> float:
     return value
 
 
-def check_all_carried(reward: float, constraints: Sequence[float]) -> None:
-    """Raise an error unless models can handle a reward and constraint values.
-
-    See :data:`LARGEST_OUTCOME`.
-
-    Args:
-        reward: A finite number.
-        constraints: Finite numbers.
-    """
-    check_carried("reward", reward)
-    for i, value in enumerate(constraints):
-        check_carried(f"constraints[{i}]", value)
-
-
 def check_context(context_dim: int, context: Any, verb: str = "ask") -> Tensor | None:
     """Return a context as a float64 vector, or None if the loop has none.
 
@@ -798,13 +784,13 @@ def check_observed(name: str, values: Any, length: int | None = None) -> list[fl
 
     Raises:
         TypeError: If they have another dtype, or are not numeric.
-        ValueError: If they are too few or too many, or one is not finite.
+        ValueError: If they are too few or too many, or one is not finite or too large.
     """
     is_flat = is_list(values) and not any(map(is_list, values))
     if is_flat or getattr(values, "shape", None) == (1,):
         values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
     found: list[float] = check_vector(name, values, length).tolist()
-    return found
+    return [check_carried(f"{name}[{i}]", value) for i, value in enumerate(found)]
 
 
 def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[float, ...]:
@@ -816,7 +802,8 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
 
     Raises:
         TypeError: If one is not a real number.
-        ValueError: If they are missing, not expected, too few or too many, or one is not finite.
+        ValueError: If they are missing, not expected, too few or too many, or one is not finite or
+            too large.
     """
     if num_constraints == 0:
         if constraints is not None:

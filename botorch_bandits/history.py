@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -553,6 +553,7 @@ class History:
 
     Attributes:
         latest_at: The latest time of a query or an event.
+        num_weighted: The number of outcomes that arrived with their own ``count`` or ``noise``.
 
     Example:
         >>> history = History(dim=1)
@@ -579,13 +580,12 @@ class History:
         self._ended: dict[int, Event] = {}  # the same by query id
         self._retractions: list[Retraction] = []  # in the order in which they were made
         self._arrivals: list[Outcome] = []
-        self._best: tuple[tuple[float, int], Outcome] | None = None  # with its rank
         self.latest_at = -math.inf
         self._avoided: list[int] = []  # ids of failed queries whose points are avoided
-        self._num_weighted = 0  # outcomes with their own count or noise
-        # inputs of all queries, and what was told of which, in order of arrival
+        self.num_weighted = 0
+        # inputs of all queries; id, reward and constraint values of outcomes, in order of arrival
         self._inputs = Growing(self.context_dim + self.dim)
-        self._told, self._ids = Growing(1 + self.num_constraints), Growing(dtype=int)
+        self._told = Growing(2 + self.num_constraints)
 
     def __contains__(self, entry: Query | Event) -> bool:
         """Return whether this very entry is on record."""
@@ -816,7 +816,8 @@ class History:
         """
         if isinstance(entry, Query):
             at = entry.asked_at
-            self._inputs.append([input_of(entry).cpu().numpy()], entry.id)
+            columns = [] if entry._context is None else entry._context.tolist()
+            self._inputs.append([columns + entry._x.tolist()], entry.id)
             self._pending[entry.id] = entry
             self._queries.append(entry)
         elif isinstance(entry, Retraction):
@@ -825,14 +826,10 @@ class History:
         else:
             at = entry.arrived_at
             if isinstance(entry, Outcome):
-                n = len(self._arrivals)
-                self._ids.append([entry.query_id], n)
-                self._told.append([[entry.reward, *entry.constraints]], n)
+                row = entry.query_id, entry.reward, *entry.constraints
+                self._told.append([row], len(self._arrivals))
                 self._arrivals.append(entry)
-                self._num_weighted += entry.is_weighted
-                rank = self.rank(entry)
-                if self._best is None or rank > self._best[0]:
-                    self._best = rank, entry
+                self.num_weighted += entry.is_weighted
             elif entry.avoided:
                 self._avoided.append(entry.query_id)
             self._events.append(entry)
@@ -1018,17 +1015,18 @@ class History:
         Returns:
             ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
         """
-        X, Y = self.inputs(self._ids.values), self._told.values[:, :1]
-        return X, Y.clone().to(X.device)
+        ids, Y = self.told()
+        X = self.inputs(ids)
+        return X, Y[:, :1].to(X.device)
 
     def told(self) -> tuple[Tensor, Tensor]:
         """Return the ids of queries, and what was told of them, in order of arrival.
 
         Returns:
-            ``n`` ids and ``n x (1 + num_constraints)`` rewards and constraint values, on the CPU;
-            they are not to be changed.
+            ``n`` ids and ``n x (1 + num_constraints)`` rewards and constraint values, on the CPU.
         """
-        return self._ids.values, self._told.values
+        told = self._told.values
+        return told[:, 0].long(), told[:, 1:].clone()  # a user's model may work in place
 
     def constraints(self) -> Tensor:
         """Return the constraint values that arrived, in order of arrival.
@@ -1036,12 +1034,7 @@ class History:
         Returns:
             ``n x num_constraints`` observed values.
         """
-        return self._told.values[:, 1:].clone()
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether any outcome that arrived has its own ``count`` or ``noise``."""
-        return self._num_weighted > 0
+        return self._told.values[:, 2:].clone()
 
     def weights(self, noise: float) -> Tensor | None:
         """Return the weights of the rows that arrived, ``n`` in that order; None if all are 1.
@@ -1049,7 +1042,7 @@ class History:
         Args:
             noise: The modeled noise variance of one observation.
         """
-        if not self._num_weighted:
+        if not self.num_weighted:
             return None
         return torch.tensor([each.weight(noise) for each in self._arrivals], dtype=DTYPE)
 
@@ -1079,14 +1072,12 @@ class History:
         X = self._inputs.values.clone() if ids is None else self._inputs.values[ids]
         return X.to(self._queries[0]._x.device) if self._queries else X
 
-    def queries_to_avoid(self) -> tuple[Query, ...]:
-        """Return the pending queries, and the failed ones that are avoided, in asking order.
+    def pending_or_avoided(self) -> list[int]:
+        """Return the ids of pending queries, and of failed ones that are avoided, in order.
 
         Their inputs become the ``X_pending`` of acquisition functions.
         """
-        if not self._avoided:
-            return tuple(self._pending.values())
-        return tuple(self._queries[i] for i in sorted({*self._pending, *self._avoided}))
+        return sorted({*self._pending, *self._avoided}) if self._avoided else [*self._pending]
 
     def avoided_in_a_row(self, first: int = 0) -> int:
         """Return the number of failures with avoided points since the last outcome.
@@ -1108,10 +1099,12 @@ class History:
 
         That is the largest reward, or the smallest cost if ``maximize`` is False.
         """
-        if self._best is None:
+        if not self._arrivals:
             return None
-        _, best = self._best
-        return self._queries[best.query_id], best
+        ids, rewards = self._told.values[:, :2].mT
+        best = rewards.max() if self.maximize else rewards.min()
+        place = int(ids[rewards == best].min())
+        return self._queries[place], cast(Outcome, self._ended[place])
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary of plain Python values per query, in asking order.
@@ -1160,9 +1153,7 @@ class History:
         outcome, query_id = retraction.outcome, retraction.query_id
         row = self._arrivals.index(outcome)
         del self._arrivals[row]
-        self._ids, self._told = self._ids.without(row), self._told.without(row)
+        self._told = self._told.without(row)
         self._events[self._events.index(outcome)] = self._ended[query_id] = retraction
         self._retractions.append(retraction)
-        self._num_weighted -= outcome.is_weighted
-        ranked = ((self.rank(each), each) for each in self._arrivals)
-        self._best = max(ranked, key=lambda each: each[0], default=None)
+        self.num_weighted -= outcome.is_weighted

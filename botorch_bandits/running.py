@@ -35,13 +35,12 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_callable,
-    check_carried,
     check_instance,
     check_integer,
     check_matrix,
     check_observed,
     check_positive,
-    check_reward,
+    check_told,
     entries_of,
     explains_arguments,
     is_list,
@@ -517,11 +516,11 @@ def _evaluate(
         )
     reward, limits = returned if num_constraints else (returned, None)
     try:
-        told = check_carried("reward", check_reward("reward", reward))
+        told = check_told(reward)
         if limits is None:
             return told, None
         observed = check_observed("constraints", limits, num_constraints)
-        return told, [check_carried("constraints", each) for each in observed]
+        return told, observed
     except ValueError as error:
         raise EvaluationError(f"the function returned {shown_value(returned)}: {error}") from error
 

@@ -25,7 +25,6 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
-    History,
     Ignored,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
@@ -82,25 +81,27 @@ def test_a_query_is_observed_pending_or_lost_as_defined(
     actions: list[tuple[str, float]], max_delay: int | None, unit: str
 ) -> None:
     feedback = Censored(0.0, 1.0, max_delay=max_delay, unit=unit)
-    history, now = History(1), 0.0
+    loop, now = make_loop(feedback=feedback), 0.0
+    history = loop.history
     longest = math.inf if max_delay is None else max_delay
     for action, number in [*actions, ("look", 0.0)]:
         waiting = history.pending()
         if action == "ask":
-            history.record(history.new_query(double([0.0]), "acquisition", now))
+            loop.attach(CHOICES[0], at=now)
         elif action in ("tell", "fail") and waiting:
             query_id = waiting[int(number) % len(waiting)].id
             if action == "tell":
-                history.record(history.new_outcome(query_id, 0.5, now))
+                loop.tell(query_id, 0.5, at=now)
             else:
-                history.record(history.new_failure(query_id, now))
+                loop.fail(query_id, at=now)
         elif action == "clock":
             now += number
         elif action == "look":
-            view, t = feedback.view(history, history.num_queries + 1, now), history.num_queries + 1
+            view, t = loop.feedback_view(), history.num_queries + 1
             for query in history.queries:
                 outcome, has_failed = history.outcome(query.id), history.failure(query.id)
-                age = t - query.round_number if unit == "rounds" else now - query.asked_at
+                age = t - query.round_number
+                age = age if unit == "rounds" else history.latest_at - query.asked_at
                 expected = "lost"
                 if outcome is not None:
                     delay = outcome.arrived_round + 1 - query.round_number

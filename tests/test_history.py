@@ -18,12 +18,13 @@ from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits import History
+from botorch_bandits.checks import LARGEST_OUTCOME
 from botorch_bandits.history import Growing
 
 NAN = float("nan")
 DIM, CONTEXT_DIM = 2, 1
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
+finite = st.floats(-LARGEST_OUTCOME, LARGEST_OUTCOME)
 queries = st.tuples(
     st.just("ask"),
     st.lists(finite, min_size=DIM, max_size=DIM),
@@ -37,7 +38,7 @@ calls = st.lists(st.one_of(queries, queries, outcomes), max_size=20)
 
 
 def inputs_to_avoid(history: History) -> Tensor:
-    return history.inputs(torch.tensor([q.id for q in history.queries_to_avoid()]).long())
+    return history.inputs(torch.tensor(history.pending_or_avoided()).long())
 
 
 def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:

@@ -467,28 +467,6 @@ class Restarts(Aspect):
         return {} if self.rule is None else {"segment": float(self.number)}
 
 
-class Forgets(Aspect):
-    """Leaves old outcomes out of a view, or gives them smaller weights.
-
-    Args:
-        settings: The settings of the loop; without forgetting, it changes nothing.
-    """
-
-    def __init__(self, settings: LoopSettings) -> None:
-        """See the class."""
-        self._forgetting = settings.forgetting
-
-    def see(self, view: View) -> View:
-        forgetting, first, local = self._forgetting, view.first, view.local_round
-        if forgetting is None:
-            return view
-        if forgetting.window is not None:
-            view = view.keeping(lambda ids: forgetting.keeps(ids - first + 1, local))
-        if forgetting.fades:
-            view = replace(view, fading=lambda ids: forgetting.weights(ids - first + 1, local))
-        return view
-
-
 def lower_bound_name(constraint: int) -> str:
     """Return the name under which a query's diagnostics have the lower bound of a constraint."""
     return f"constraint_lower_bound_{constraint + 1}"
@@ -699,7 +677,7 @@ class Multipliers(Aspect):
         if view.censored is not None:
             censored = view.censored.penalized(partial(self._penalized_once, self.values))
             view = replace(view, censored=censored, prior_mean=censored.minimum)
-        return view.with_rows(view.ids, self.penalized(view.Y))
+        return replace(view, Y=self.penalized(view.Y))
 
     def describe(self) -> dict[str, float]:
         values = {f"multiplier_{j + 1}": v for j, v in enumerate(self.values.tolist())}
@@ -929,7 +907,10 @@ def smallest_lower_bounds(
     rule = settings.constraints
     assert rule is not None
     is_separate = rule.surrogate == "separate"
-    domains = _domains(settings, history, view.local_round)
+    recent = view.history.queries_since(max(view.history.num_queries - NUM_CONTEXTS, 0))
+    contexts = [query.context for query in recent] if settings.context_dim else [view.context]
+    there = [replace(view, context=context) for context in contexts or [None]]
+    domains = [each.domain_of(settings.domain) for each in there]
     if settings.model is None:
         raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
     if not len(view.ids) and not settings.priors:
@@ -982,21 +963,6 @@ def _width_of(
         "constraints; pass width=, the factor of the standard deviation, such as "
         "feasibility(width=2.0)."
     )
-
-
-def _domains(settings: LoopSettings, history: History, round_number: int) -> list[Domain]:
-    """Return the domain in each of the latest contexts; the domain itself without contexts.
-
-    If the round is an input of the models, it is the one given.
-    """
-    varies = settings.drift_rate is not None
-    front = torch.tensor([float(round_number)] if varies else [], dtype=DTYPE)
-    if settings.context_dim == 0:
-        return [settings.domain.in_context(front)] if varies else [settings.domain]
-    latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
-    contexts = [query.context for query in latest if query.context is not None]
-    contexts = contexts or [torch.zeros(settings.context_dim, dtype=DTYPE)]
-    return [settings.domain.in_context(torch.cat([front.to(c), c])) for c in contexts]
 
 
 class ConstraintWatch(Aspect):

@@ -25,7 +25,6 @@ from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
 from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.acquisition.rules import (
     ImprovementArmsRule,
-    LagrangianArmsRule,
     ListArmsRule,
     RandomizedArmsRule,
     Seen,
@@ -51,11 +50,9 @@ from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.history import Growing, History, Outcome, Query, flipped_diagnostics
 from botorch_bandits.loop.aspects import (
     NOTHING_DECIDED,
-    UNIFORM_ORIGINS,
     ConstraintWatch,
     Decided,
     Feasibility,
-    Forgets,
     Multipliers,
     Restarts,
     feasibility_of,
@@ -78,7 +75,7 @@ from botorch_bandits.loop.settings import (
     forgetful_recipe,
     model_of,
 )
-from botorch_bandits.loop.view import Aspect, Censors, Feedback, View, view_of
+from botorch_bandits.loop.view import Aspect, CensoredView, Censors, Feedback, View
 from botorch_bandits.models import CandidatesModel, condition
 from botorch_bandits.models.builder import ModelBuilder
 from botorch_bandits.models.reading import (
@@ -115,7 +112,8 @@ class Chooser:
         self, settings: LoopSettings, history: History, decided: Decided = NOTHING_DECIDED
     ) -> None:
         """See the class."""
-        self._minimizes = not settings.maximize
+        self._minimizes, self._is_random = not settings.maximize, settings.is_random
+        self._has_time = settings.drift_rate is not None
         self._of_epochs = SettingsOfEpochs(settings)
         self._settings = settings = self._of_epochs.now(None)
         self._history = history
@@ -123,7 +121,7 @@ class Chooser:
         self._priors: tuple[Prior, ...] = ()  # kept after resets
         self._gains: dict[Any, Gains | None] = {}
         self._played = with_feedback(settings.played, settings.feedback)
-        self.restarts, self._forgets = Restarts(settings, history, decided), Forgets(settings)
+        self.restarts = Restarts(settings, history, decided)
         self.multipliers: Multipliers | None = None
         self._watch: ConstraintWatch | None = None
         self._censors: Censors | None = None
@@ -135,13 +133,13 @@ class Chooser:
             self._watch = ConstraintWatch(settings, history, self.multipliers)
             self._aspects += [self.multipliers, self._watch]
         if settings.forgetting is not None:
-            self._aspects.append(self._forgets)
+            self._aspects.append(settings.forgetting)
         if settings.feedback.censored is not None:
             self._censors = Censors(settings, history, self._moments)
             self._aspects.append(self._censors)
-        self._begun_round, self._built = 0, (-1, 0, False)
-        self._arms_engine: ArmsEngine | None = None
-        self._model_engine: ModelEngine
+        self._begun_round, self._segment = 0, (-1, 0, False)
+        self._arms: ArmsEngine | None = None
+        self._models: ModelEngine
         for entry in history.in_order():
             self.hear(entry)
 
@@ -152,34 +150,59 @@ class Chooser:
         return first if self.multipliers is None else max(first, self.multipliers.first)
 
     @property
-    def local_round(self) -> int:
-        """The number of the next round, counted since the last reset, from 1."""
-        return self._history.num_queries - self.first + 1
-
-    @property
     def _place(self) -> tuple[int, int]:
         """The segment and the epoch in which hyperparameters are fitted."""
         multipliers = self.multipliers
         is_penalized = multipliers is not None and multipliers.is_penalized
         return self.first, multipliers.num_epochs if multipliers and is_penalized else 0
 
-    @property
-    def _arms(self) -> ArmsEngine | None:
-        """What plays arms without a model, if the settings do not need one."""
-        self._build_engines()
-        return self._arms_engine
+    def _engines(self) -> tuple[ArmsEngine | None, ModelEngine]:
+        """Return what plays arms without a model, if anything does, and what builds models.
+
+        Both are built anew if a segment, an epoch with its own model, or weighting has begun.
+        """
+        differ, multipliers = self._of_epochs.differ, self.multipliers
+        epoch = multipliers.num_epochs if multipliers is not None and differ else 0
+        segment = self.first, epoch, self._history.num_weighted > 0
+        if segment != self._segment:
+            self._segment = segment
+            if differ:
+                self._settings, self._priors = self._of_epochs.now(multipliers), ()
+            self._arms, self._models = self._new_arms(), ModelEngine(self._settings)
+        return self._arms, self._models
 
     @property
-    def _models(self) -> ModelEngine:
-        self._build_engines()
-        return self._model_engine
+    def _engine(self) -> ArmsEngine | ModelEngine:
+        """What plays."""
+        arms, models = self._engines()
+        return models if arms is None else arms
 
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
-        engine = self._models if self._arms is None else self._arms
-        return engine.moments(view, ids)
+        return self._engine.moments(view, ids)
 
     def _all(self, now: float, context: Tensor | None = None) -> View:
-        return view_of(self._history, self._settings, self._played, now, context)
+        """Return the view of the next round before any feature changes it."""
+        history, settings = self._history, self._settings
+        pending = () if settings.feedback.ignores_pending else history.pending_or_avoided()
+        ids, Y = history.told()
+        if self._minimizes:
+            Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
+        num_queries = history.num_queries
+        return View(
+            history=history,
+            round_number=num_queries + 1,
+            now=now,
+            context=context,
+            first=0,
+            asked=torch.arange(num_queries),
+            pending=torch.tensor(pending, dtype=torch.long),
+            ids=ids,
+            Y=Y,
+            weight=history.weights(settings.noise) if history.num_weighted else None,
+            recipe=self._played,
+            censored=settings.feedback.censored,
+            has_time=self._has_time,
+        )
 
     def since_reset(self, now: float) -> View:
         """Return the view of all outcomes since the last reset, as they were told.
@@ -221,33 +244,43 @@ class Chooser:
             now: The time in seconds.
             limits: The restriction of the round; None for the whole domain.
         """
-        self._begin_round(round_number)
+        if round_number != self._begun_round:
+            self._begin_round(round_number)
         if self._watch is not None:
             self._watch.look(partial(self._smallest_bounds, now))
-        x, origin, diagnostics = self._choose(round_number, context, now, limits)
-        rule = self._settings.constraints
-        if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
-            diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
+        view, rule = self.arrived(now, context), self._settings.constraints
+        origin = self._origin_of_draw(view)
+        diagnostics: dict[str, float] = {}
+        if origin is None:
+            x, origin, diagnostics = self._play(view, limits)
+        else:
+            x = self._sample(round_number, limits)
+            if rule is not None and rule.observes == "lower_bounds":
+                diagnostics = self._lower_bounds(x, view)
         for aspect in self._aspects:
             diagnostics = {**diagnostics, **aspect.describe()}
         return x, origin, flipped_diagnostics(diagnostics) if self._minimizes else diagnostics
 
-    def _lower_bounds(
-        self, x: Tensor, round_number: int, context: Tensor | None, now: float
-    ) -> dict[str, float]:
+    def _play(self, view: View, limits: Restriction | None) -> tuple[Tensor, str, dict[str, float]]:
+        """Return the point that the acquisition function chooses, or chose before."""
+        settings = self._settings
+        repeats = settings.repeats is not None and limits is None
+        if repeats and (again := next_play(view)) is not None:
+            return again
+        view = view if self._censors is None else self._censors.see(view)
+        x, diagnostics, ratio = self._engine.choose(view, limits, repeats)
+        if view.widening is not None:
+            diagnostics = {**diagnostics, **view.widening.counts}
+        if repeats:
+            diagnostics = with_plays(diagnostics, settings, ratio)
+        return x, CHOSEN, diagnostics
+
+    def _lower_bounds(self, x: Tensor, view: View) -> dict[str, float]:
         """Return the lower bounds of a uniformly drawn point that a rule for every round uses."""
-        if self.has_no_data() or self._played is None:
+        if self.has_no_data(view) or view.recipe is None:
             return {}
-        view = self.view(now, context)
-        if self._arms is not None:
-            described = self._arms.describe(x, view)
-        else:
-            domain = self._domain_in(context)
-            acquisition = bandit(self._models.acquisition(view, domain))
-            assert acquisition is not None
-            whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
-            whole[-len(x) :] = x  # the columns in front, round and context, are fixed
-            described = acquisition.describe(whole)
+        view = view if self._censors is None else self._censors.see(view)
+        described = self._engine.describe(x, view)
         return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
 
     def check_outcome(self, outcome: Outcome) -> None:
@@ -272,34 +305,35 @@ class Chooser:
             entry: A query, outcome or failure; a retraction changes what was processed before.
         """
         if entry.state == Query.state:
-            self._begin_round(entry.round_number)
+            if entry.round_number != self._begun_round:  # not chosen here
+                self._begin_round(entry.round_number)
             for aspect in self._aspects:
                 aspect.asked(entry)
         elif entry.state == Outcome.state:
-            told = entry.flipped() if self._minimizes else entry
-            resets = [aspect.told(told) for aspect in self._aspects]
-            self._reset(resets)
+            told = entry.flipped() if self._minimizes and self._aspects else entry
+            resets = []
+            for aspect in self._aspects:
+                resets.append(aspect.told(told))
+            for reset in resets:
+                self._reset(reset)
         else:
             for aspect in self._aspects:
                 aspect.failed(entry)
 
     def _begin_round(self, round_number: int) -> None:
-        """End the last round; a second call, such as after a choice that failed, does nothing."""
-        if round_number == self._begun_round:
-            return
+        """End the last round; a choice that failed may be made again in the same round."""
         self._begun_round = round_number
         for aspect in self._aspects:
-            self._reset([aspect.begin(round_number)])
+            self._reset(aspect.begin(round_number))
 
-    def _reset(self, resets: Sequence[Reset | None]) -> None:
-        for reset in resets:
-            if reset is not None:
-                for aspect in self._aspects:
-                    aspect.reset(reset)
+    def _reset(self, reset: Reset | None) -> None:
+        if reset is not None:
+            for aspect in self._aspects:
+                aspect.reset(reset)
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the hyperparameters of the last refit and its rows; None if there was none."""
-        fit = None if self._arms is not None else self._models.latest_fit()
+        fit = self._engine.latest_fit()
         if fit is None:
             return None
         segment, epoch = self._place
@@ -311,10 +345,10 @@ class Chooser:
         Args:
             fit: From :meth:`latest_fit`, perhaps of another process.
         """
-        if self._arms is not None or self._censors is not None or fit == self.latest_fit():
+        if self._censors is not None or fit == self.latest_fit():
             return
         if (fit["segment"], fit["epoch"]) == self._place:
-            self._models.restore_fit(fit, self.arrived(0.0))
+            self._engine.restore_fit(fit, self.arrived(0.0))
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
@@ -330,13 +364,23 @@ class Chooser:
         """
         view = self.arrived(0.0) if view is None else view
         view = view if self._censors is None else self._censors.in_time(view)
+        if len(view.ids):
+            return False
         settings = self._settings
         has_prior = settings.recipe is not None or settings.forgetting is None
-        return not (len(view.ids) or (settings.priors and has_prior) or self._arms)
+        return not ((settings.priors and has_prior) or self._engines()[0])
+
+    def feedback_view(self, now: float) -> CensoredView | None:
+        """Return what censored feedback sees of the queries so far; None without it.
+
+        Args:
+            now: The time in seconds.
+        """
+        return None if self._censors is None else self._censors.report(self.arrived(now))
 
     def model(self, now: float) -> Model:
         """Return the model with which the next query would be chosen."""
-        return self._models.model(self.view(now))
+        return self._engines()[1].model(self.view(now))
 
     def constraint_model(self, constraint: int, now: float) -> Model:
         """Return the model of minus a constraint's values since the last reset.
@@ -350,13 +394,11 @@ class Chooser:
         assert self.multipliers is not None
         if not self.multipliers.is_penalized:
             return self.model(now)
-        view = self._forgets.see(self.since_reset(now))
-        told = view.with_rows(view.ids, -view.Y[:, constraint + 1].unsqueeze(-1), prior_mean=0.0)
-        return self._models.model(told, f"constraint {constraint + 1}")
-
-    def inputs(self, view: View) -> Tensor:
-        """Return the inputs of the rows of a view, ``n x (context_dim + d)``."""
-        return self._history.inputs(view.ids)
+        view, forgetting = self.since_reset(now), self._settings.forgetting
+        view = view if forgetting is None else forgetting.see(view)
+        values = -view.Y[:, constraint + 1].unsqueeze(-1)
+        told = replace(view, Y=values, prior_mean=0.0)
+        return self._engines()[1].model(told, f"constraint {constraint + 1}")
 
     def widened_rules(self, rules: Sequence[WidthRule], now: float) -> Sequence[WidthRule]:
         """Return rules for reward and constraints with the terms of queries pending next round.
@@ -365,7 +407,7 @@ class Chooser:
             rules: One per output, for outcomes without delay.
             now: The time in seconds.
         """
-        return self._models.widened_rules(rules, self.view(now))
+        return self._engines()[1].widened_rules(rules, self.view(now))
 
     def feasibility(self, now: float, width: float | None) -> Feasibility:
         """Return whether the constraints can be met, according to the data.
@@ -379,11 +421,6 @@ class Chooser:
         return feasibility_of(self.multipliers, self._history, bounds)
 
     def _smallest_bounds(self, now: float, width: float | None = None) -> Tensor:
-        known = None
-        if width is None and self._arms is not None:
-            known = self._arms.smallest_lower_bounds(self.view(now))
-        if known is not None:
-            return known
         model_of = partial(self.constraint_model, now=now)
         given = (self._settings, self.since_reset(now), self._history, model_of, width)
         return smallest_lower_bounds(*given, lambda rules: self.widened_rules(rules, now))
@@ -417,9 +454,9 @@ class Chooser:
             context: The context of the round, or None without contexts.
             now: The time in seconds.
         """
-        domain, view = self._domain_in(context), self.view(now, context)
-        view = replace(view, pending=view.pending[:0])
-        return self._models.acquisition(view, domain), domain
+        view, domain = self.view(now, context), self._settings.domain
+        domain, view = view.domain_of(domain), replace(view, pending=view.pending[:0])
+        return self._engines()[1].acquisition(view, domain), domain
 
     def guarantee_of(
         self,
@@ -448,70 +485,19 @@ class Chooser:
             guarantee = with_repeats(guarantee, history, settings.repeats, keeps_all)
         return with_note_on_size(guarantee, history)
 
-    def _choose(
-        self, round_number: int, context: Tensor | None, now: float, limits: Restriction | None
-    ) -> tuple[Tensor, str, dict[str, float]]:
-        settings, view = self._settings, self.arrived(now, context)
-        if (origin := self._origin_of_draw(view)) is not None:
-            return self._sample(round_number, limits), origin, {}
-        plays = settings.repeats is not None and limits is None
-        if plays and (again := next_play(self._history, context, view.first)) is not None:
-            return again
-        view = view if self._censors is None else self._censors.see(view)
-        if self._arms is not None:
-            x, diagnostics = self._arms.choose(view, None if limits is None else limits.among)
-            ratio = self._arms.noise_ratio_at(x, view) if plays else None
-        else:
-            x, diagnostics, ratio = self._search(view, limits)
-        if view.widening is not None:
-            diagnostics = {**diagnostics, **view.widening.counts}
-        if plays:
-            diagnostics = with_plays(diagnostics, settings, ratio)
-        return x, "acquisition", diagnostics
-
     def _origin_of_draw(self, view: View) -> str | None:
         """Return why the point of a round is drawn uniformly; None if it is not."""
         if view.local_round <= self._settings.num_initial:
             return "initial"
         if view.explores:
             return "exploration"
-        if self._settings.is_random:
+        if self._is_random:
             return "random"
-        # A user's model cannot be built without data. And the model learns nothing from failures,
-        # so that it would continue near the last ones.
+        if self.has_no_data(view):
+            return "initial"
+        # The model learns nothing from failures, so that it would continue near the last ones.
         fails = self._history.avoided_in_a_row(view.first) >= FAILURES_BEFORE_UNIFORM
-        return "initial" if fails or self.has_no_data(view) else None
-
-    def _search(
-        self, view: View, limits: Restriction | None
-    ) -> tuple[Tensor, dict[str, float], float | None]:
-        """Return the point that maximizes the acquisition function on the model of a view.
-
-        Returns:
-            The point, its diagnostics, and for lists of priors the ratio of noise to variance.
-        """
-        settings, domain = self._settings, self._domain_in(view.context)
-        acquisition = self._models.acquisition(view, domain)
-        there = domain if limits is None else self._domain_in(view.context, limits)
-        seed = derive_seed(settings.seed, view.round_number, "maximize")
-        whole, value = maximize_checked(there, acquisition, seed)
-        known, ratio = bandit(acquisition), noise_ratio_of(acquisition, whole)
-        diagnostics = {"acquisition_value": value} if known is None else known.describe(whole)
-        return whole[-settings.domain.dim :], diagnostics, ratio
-
-    def _build_engines(self) -> None:
-        """Build the engines if a segment, an epoch with its own model, or weighting has begun."""
-        differ, multipliers = self._of_epochs.differ, self.multipliers
-        epoch = multipliers.num_epochs if multipliers is not None and differ else 0
-        segment = self.first, epoch, self._history.is_weighted
-        if segment == self._built:
-            return
-        self._built = segment
-        if differ:
-            self._settings = self._of_epochs.now(multipliers)
-            self._priors = ()
-        self._arms_engine = self._new_arms()
-        self._model_engine = ModelEngine(self._settings, self._history)
+        return "initial" if fails else None
 
     def _new_arms(self) -> ArmsEngine | None:
         settings, rule = self._settings, self._settings.constraints
@@ -524,7 +510,7 @@ class Chooser:
         by_row = bool(settings.context_dim or forgetting or (rule and is_censored))
         on_device = domain.choices.device.type != "cpu"
         # of all outcomes: a loop goes on alike when a window or a reset has left one out
-        if by_row and (self._history.is_weighted or on_device or settings.recipe is None):
+        if by_row and (self._history.num_weighted or on_device or settings.recipe is None):
             return None
         if by_row and played.options.get("choices") is not None:
             return None
@@ -539,7 +525,7 @@ class Chooser:
         self._priors = player.posterior.prior.priors
         arrived = player_of(*given, known=self._priors) if is_censored else player
         assert arrived is not None
-        return ArmsEngine(player, arrived, domain, self._history, rate is not None)
+        return ArmsEngine(player, arrived, domain)
 
     def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
         domain = self._settings.domain if limits is None else limits.domain
@@ -548,21 +534,6 @@ class Chooser:
             return choices[int(self._uniform.at(round_number) * len(choices))]
         stream = generator(self._settings.seed, round_number, "sample")
         return domain.sample(1, stream).squeeze(0)
-
-    def front(self, context: Tensor | None) -> Tensor:
-        """Return the columns in front of points in the next round: the round, if it matters, first.
-
-        Args:
-            context: The context of the round, or None without contexts.
-        """
-        round_number = [] if self._settings.drift_rate is None else [float(self.local_round)]
-        front = torch.tensor(round_number, dtype=DTYPE)
-        return front if context is None else torch.cat([front, context.to(front)])
-
-    def _domain_in(self, context: Tensor | None, limits: Restriction | None = None) -> Domain:
-        domain = self._settings.domain if limits is None else limits.domain
-        front = self.front(context)
-        return domain.in_context(front) if len(front) else domain
 
 
 # --- Rounds that play the point of an earlier choice again, as ``repeats=`` of a loop requests ----
@@ -615,20 +586,18 @@ def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
     return model.least_noise_ratio(x, model.evidence.in_force(level))
 
 
-def next_play(
-    history: History, context: Tensor | None, first: int
-) -> tuple[Tensor, str, dict[str, float]] | None:
+def next_play(view: View) -> tuple[Tensor, str, dict[str, float]] | None:
     """Return the point to play again, its origin and diagnostics; None if one is to be chosen.
 
     A choice is over after its plays, if the context differs, or if its latest play failed or was
     retracted. Rounds of exploration come in between.
 
     Args:
-        history: The history of all rounds.
-        context: The context of the round, or None without contexts.
-        first: The id of the first query since the last reset.
+        view: The view of the round.
     """
-    latest = _latest_play(history, first)
+    history, context = view.history, view.context
+    recent = map(history.query, range(view.round_number - 2, view.first - 1, -1))
+    latest = next((query for query in recent if query.origin in (CHOSEN, AGAIN)), None)
     if latest is None or latest.restriction is not None or "plays" not in latest.diagnostics:
         return None  # the best available point of one round need not be good in another
     known = latest.diagnostics
@@ -641,14 +610,6 @@ def next_play(
         return None
     chosen_in = known.get("choice_round", float(latest.round_number))
     return latest.x, AGAIN, {"play": play, "plays": known["plays"], "choice_round": chosen_in}
-
-
-def _latest_play(history: History, first: int) -> Query | None:
-    for number in range(history.num_queries - 1, first - 1, -1):
-        query = history.query(number)
-        if query.origin in (CHOSEN, AGAIN):
-            return query
-    return None
 
 
 def choices_that_end_early(history: History) -> tuple[int, int]:
@@ -684,7 +645,7 @@ def with_repeats(
     num_choices, num_short = choices_that_end_early(history)
     constants = {**guarantee.constants, "repeats": factor, "choices": float(num_choices)}
     gain = guarantee.constants.get("information_gain")
-    has_all = history.num_arrived == history.num_queries and not history.is_weighted
+    has_all = history.num_arrived == history.num_queries and not history.num_weighted
     if gain is not None and keeps_all and has_all:
         constants["most_choices"] = most_choices(gain, factor, num_short)
     return replace(guarantee, constants=constants)
@@ -714,8 +675,6 @@ class ArmsEngine:
         player: Player,
         arrived: Player,
         domain: Arms,
-        history: History,
-        has_time: bool,
     ) -> None:
         """See the class.
 
@@ -723,11 +682,8 @@ class ArmsEngine:
             player: Who chooses, with one output for the reward, or more for constraints as well.
             arrived: A player of the same priors, which is conditioned on other rows of a round.
             domain: The arms.
-            history: The history, which grows.
-            has_time: Whether the round is a column in front of the arms.
         """
-        self.player, self._arrived = player, arrived
-        self._domain, self._history, self._has_time = domain, history, has_time
+        self.player, self._arrived, self._domain = player, arrived, domain
         self._device = domain.choices.device
         self._num_front = player.posterior.prior.num_front
         self._arms = Growing(dtype=int)  # of all queries
@@ -736,39 +692,43 @@ class ArmsEngine:
         self._latest = (-1, -1)
         self._recipe: Any = None
 
-    def choose(self, view: View, among: Tensor | None = None) -> tuple[Tensor, dict[str, float]]:
-        """Return the point to query, and its diagnostics.
+    def choose(
+        self, view: View, limits: Restriction | None, repeats: bool
+    ) -> tuple[Tensor, dict[str, float], float | None]:
+        """Return the point to query.
 
         Args:
             view: The view of the round.
-            among: Numbers of the arms that may be chosen; None for all.
+            limits: The arms that may be chosen; None for all.
+            repeats: Whether the point is played more than once.
+
+        Returns:
+            The point, its diagnostics, and, if a list of priors plays it more than once, the least
+            ratio of the noise to the posterior variance.
         """
-        seen = self._look(view)
-        seen.among = among
-        arm = int(self.player.choose(seen))
-        self._latest = (view.round_number - 1, arm)
-        return self._domain.choices[arm], self.player.describe(seen, arm)
+        seen, rule = self._look(view), self.player.rule
+        seen.among = None if limits is None else limits.among
+        arm, ratio = int(self.player.choose(seen)), None
+        self._latest = view.round_number - 1, arm
+        if repeats and isinstance(rule, ListArmsRule):
+            ratio = rule.least_noise_ratio(self._look(view), arm, LEVEL_OF_SURVIVORS)
+        return self._domain.choices[arm], self.player.describe(seen, arm), ratio
 
     def describe(self, x: Tensor, view: View) -> dict[str, float]:
-        """Return the diagnostics of a point that something else chooses."""
-        return self.player.describe(self._look(view), self._arm(x))
+        """Return the diagnostics of a point that something else chooses.
 
-    def smallest_lower_bounds(self, view: View) -> Tensor | None:
-        """Return the least of each constraint's lower bounds; None if they are not known here."""
-        self._play(view)
-        rule = self.player.rule
-        if self._num_front or view.fading is not None or not isinstance(rule, LagrangianArmsRule):
-            return None
-        rule = replace(rule, constraint_bound=None)
-        seen = self.player.look(view.local_round, self._rows(view), rule=rule)
-        return rule.ends(seen.prepared.means, seen.prepared.half)[1].amin(-1)
+        Args:
+            x: The point.
+            view: The view of the round.
+        """
+        arm = int(self._domain.index_of(x.unsqueeze(0))[0])
+        return self.player.describe(self._look(view), arm)
 
-    def noise_ratio_at(self, x: Tensor, view: View) -> float | None:
-        """Return a list's least ratio of noise to posterior variance at an arm; None otherwise."""
-        rule = self.player.rule
-        if not isinstance(rule, ListArmsRule):
-            return None
-        return rule.least_noise_ratio(self._look(view), self._arm(x), LEVEL_OF_SURVIVORS)
+    def latest_fit(self) -> None:
+        """Return None: priors are fixed."""
+
+    def restore_fit(self, fit: Mapping[str, Any], view: View) -> None:
+        """Do nothing: priors are fixed."""
 
     def moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior means and variances at queries given the rows of a view.
@@ -781,10 +741,10 @@ class ArmsEngine:
             ``k x m`` each, on the CPU.
         """
         player = self._arrived
-        self._catch_up(view.first)
+        self._catch_up(view)
         if view.prior_mean is not None:
             player.set_prior_mean(view.prior_mean)
-        player.condition(self._rows(view), self._front_now(view))
+        player.condition(self._rows(view), view.front if self._num_front else None)
         mean, variance = self._moments_of(player, view, ids)
         return mean.cpu(), variance.cpu()
 
@@ -795,22 +755,15 @@ class ArmsEngine:
         mean = mean[groups, range(len(groups))]  # m x k
         return mean.mT, variance[groups].clamp_min(0.0).mT
 
-    def _arm(self, x: Tensor) -> int:
-        return int(self._domain.index_of(x.unsqueeze(0))[0])
-
-    def _play(self, view: View) -> None:
-        """Play the view's recipe, with its prior mean."""
-        self._catch_up(view.first)
+    def _look(self, view: View) -> Seen:
+        """Return what the view's rule sees."""
+        self._catch_up(view)
         if view.recipe is not self._recipe and view.recipe is not None:
             self._recipe = view.recipe
             self.player.rule = view.recipe.arms_rule(self.player.rule_domain)
         if view.prior_mean is not None:
             self.player.set_prior_mean(view.prior_mean)
-
-    def _look(self, view: View) -> Seen:
-        """Return what the rule sees."""
-        self._play(view)
-        front, rule = self._front_now(view), self.player.rule
+        front, rule = view.front if self._num_front else None, self.player.rule
         rows: Rows | None = self._rows(view)
         if view.widening is not None:
             assert isinstance(rule, WidthArmsRule)
@@ -831,57 +784,43 @@ class ArmsEngine:
         return self.player.look(view.local_round, rows, front, pending, view.round_number, rule)
 
     def _rows(self, view: View) -> Rows:
-        view = view.faded()
+        if view.fading is not None:
+            view = view.faded()
         noise = view.Y.new_ones(len(view.ids)) if view.weight is None else 1.0 / view.weight
         return self._at(view.ids, view.Y, noise, view)
 
     def _at(self, ids: Tensor, Y: Tensor, noise: Tensor, view: View) -> Rows:
         index, front, place = self._columns(ids, view)
-        Y, noise = Y.to(self._device), noise.to(self._device)
-        return Rows(index, Y, noise, front, place, ids.to(self._device))
+        if self._device.type != "cpu":
+            Y, noise, ids = (each.to(self._device) for each in (Y, noise, ids))
+        return Rows(index, Y, noise, front, place, ids)
 
     def _columns(self, ids: Tensor, view: View) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return the arms, fronts and places of queries, ``k`` rows each."""
         index = place = self._arms.values[ids].to(self._device)
         if self.player.numbers_by_row:
             place = self._places.values[ids - view.first].to(self._device)
-        return index, self._fronts(ids, view.first) if self._num_front else None, place
+        front = view.inputs(ids)[:, : self._num_front] if self._num_front else None
+        return index, front, place
 
-    def _fronts(self, ids: Tensor, first: int) -> Tensor:
-        """Return the columns in front of the arms of queries, ``k x num_front``."""
-        parts = [self._history.inputs(ids)[:, : self._history.context_dim]]
-        if self._has_time:
-            parts.insert(0, (ids - first + 1).to(DTYPE).unsqueeze(-1))
-        return torch.cat(parts, dim=-1)
-
-    def _front_now(self, view: View) -> Tensor | None:
-        if not self._num_front:
-            return None
-        context = view.context
-        if context is None:  # moments at queries have the contexts of these
-            context = torch.zeros(self._history.context_dim, dtype=DTYPE)
-        if not self._has_time:
-            return context
-        return torch.cat([torch.tensor([float(view.local_round)], dtype=DTYPE), context])
-
-    def _catch_up(self, first: int) -> None:
+    def _catch_up(self, view: View) -> None:
         """Read the queries since the last look."""
-        new = self._history.queries_since(len(self._arms))
-        if len(new) == 1 and (new[0].id, new[0].origin) == (self._latest[0], "acquisition"):
+        new = view.history.queries_since(len(self._arms))
+        if len(new) == 1 and (new[0].id, new[0].origin) == (self._latest[0], CHOSEN):
             self._arms.append([self._latest[1]])
         elif new:
             points = torch.stack([query.x for query in new])
             self._arms.append(self._domain.index_of(points).tolist())
         if self.player.numbers_by_row:
-            self._number_places(first)
+            self._number_places(view)
 
-    def _number_places(self, first: int) -> None:
+    def _number_places(self, view: View) -> None:
         """Number places in the order in which they first occur, in which rows have their draws."""
-        if first != self._first:
-            self._places, self._first, self._place_of = Growing(dtype=int), first, {}
-        ids = torch.arange(first + len(self._places), len(self._arms))
+        if view.first != self._first:
+            self._places, self._first, self._place_of = Growing(dtype=int), view.first, {}
+        ids = torch.arange(view.first + len(self._places), len(self._arms))
         known, arms = self._place_of, self._arms.values[ids].tolist()
-        keys = zip(arms, self._fronts(ids, first).tolist(), strict=True)
+        keys = zip(arms, view.inputs(ids)[:, : self._num_front].tolist(), strict=True)
         self._places.append(
             [known.setdefault((arm, tuple(front)), len(known)) for arm, front in keys]
         )
@@ -912,27 +851,47 @@ class ModelEngine:
 
     Args:
         settings: The settings of the loop.
-        history: The history, which grows.
     """
 
-    def __init__(self, settings: LoopSettings, history: History) -> None:
+    def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
-        self._settings, self._history = settings, history
+        self._settings = settings
         self._kept: dict[str, tuple[View, Model]] = {}  # the last model of each use, and its rows
         self._builders: dict[str, tuple[float | None, Callable[..., Any]]] = {}
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
 
-    def inputs(self, ids: Tensor, view: View) -> Tensor:
-        """Return the inputs of the model at queries: the time, the context and the point.
+    def choose(
+        self, view: View, limits: Restriction | None, repeats: bool
+    ) -> tuple[Tensor, dict[str, float], float | None]:
+        """Return the point that maximizes the acquisition function; see :class:`ArmsEngine`.
 
         Args:
-            ids: ``k`` ids.
-            view: The view, from whose first query the time counts.
+            view: The view of the round.
+            limits: The points that may be chosen; None for all.
+            repeats: Whether the point is played more than once.
         """
-        X = self._history.inputs(ids)
-        if self._settings.drift_rate is None or self._settings.recipe is None:
-            return X
-        return torch.cat([(ids - view.first + 1).to(X).unsqueeze(-1), X], dim=-1)
+        settings = self._settings
+        domain = there = view.domain_of(settings.domain)
+        acquisition = self.acquisition(view, domain)
+        if limits is not None:
+            there = view.domain_of(limits.domain)
+        seed = derive_seed(settings.seed, view.round_number, "maximize")
+        whole, value = maximize_checked(there, acquisition, seed)
+        known = bandit(acquisition)
+        ratio = noise_ratio_of(acquisition, whole) if repeats else None
+        diagnostics = {"acquisition_value": value} if known is None else known.describe(whole)
+        return whole[-settings.domain.dim :], diagnostics, ratio
+
+    def describe(self, x: Tensor, view: View) -> dict[str, float]:
+        """Return the diagnostics of a point that something else chooses.
+
+        Args:
+            x: The point.
+            view: The view of the round.
+        """
+        acquisition = bandit(self.acquisition(view, view.domain_of(self._settings.domain)))
+        assert acquisition is not None
+        return acquisition.describe(torch.cat([view.front.to(x), x]))
 
     def model(self, view: View, use: str = "choice") -> Model:
         """Return the model of the rows of a view.
@@ -967,7 +926,7 @@ class ModelEngine:
         Returns:
             ``k x m`` each.
         """
-        X, model = self.inputs(ids, view), self.model(view, use)
+        X, model = view.inputs(ids), self.model(view, use)
         each = moments_of_outputs(model, X.unsqueeze(-2), predictive)  # k x members? x 1 x m
         mean, deviation = (part.reshape(len(ids), -1, part.shape[-1]) for part in each)
         center = mean.mean(1, keepdim=True)
@@ -983,7 +942,7 @@ class ModelEngine:
         """
         model = self.model(view)
         seed = derive_seed(self._settings.seed, view.round_number, "acquisition")
-        X_pending = self.inputs(view.pending, view) if len(view.pending) else None
+        X_pending = view.inputs(view.pending) if len(view.pending) else None
         if view.recipe is None:
             make: Any = self._settings.acquisition
             best = float(view.Y[:, 0].max()) if len(view.Y) else None  # as best_f of BoTorch
@@ -993,7 +952,7 @@ class ModelEngine:
         given: dict[str, Any] = {"round_number": view.local_round, "seed": seed}
         if view.widening is None:
             X = None if self._settings.recipe is None else observed_inputs(model)  # merged, maybe
-            X = self.inputs(view.ids, view) if X is None else X
+            X = view.inputs(view.ids) if X is None else X
             given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y.to(X.device)}
         acquisition = view.recipe.build(model, domain, **given)
         return acquisition if view.widening is None else self._widened(acquisition, view)
@@ -1031,7 +990,7 @@ class ModelEngine:
             return
         builder = self._builder_of(view, "choice")
         if isinstance(builder, ModelBuilder):
-            builder.restore_fit(fit, self.inputs(view.ids, view), view.Y)
+            builder.restore_fit(fit, view.inputs(view.ids), view.Y)
 
     def _widened(self, acquisition: AcquisitionFunction, view: View) -> AcquisitionFunction:
         """Give an acquisition function the width of censored feedback, and return it."""
@@ -1065,10 +1024,11 @@ class ModelEngine:
         if view.num_joined:
             n = len(view.ids) - view.num_joined
             weight = None if view.weight is None else view.weight[:n]
-            known = view.with_rows(view.ids[:n], view.Y[:n], weight=weight, num_joined=0)
-            X = self.inputs(view.ids[n:], view)
+            ids, Y = view.ids[:n], view.Y[:n]
+            known = replace(view, ids=ids, Y=Y, weight=weight, num_joined=0)
+            X = view.inputs(view.ids[n:])
             return condition(self.model(known, "arrived"), X, view.Y[n:].to(X.device))
-        X = self.inputs(view.ids, view)
+        X = view.inputs(view.ids)
         self._check_num_rows(X)
         weights = [] if view.weight is None else [view.weight.to(X.device)]
         built: Model = self._builder_of(view, use)(X, view.Y.to(X.device), *weights)

@@ -175,7 +175,7 @@ def with_forecasts(
         return guarantee
     # rounds without an outcome gain no information
     is_lost = history.num_failed and not regret.covers_pending
-    if history.is_weighted or history.num_retracted or is_lost:
+    if history.num_weighted or history.num_retracted or is_lost:
         return guarantee
     try:
         summary = PriorSummary(model_of(known))

@@ -28,7 +28,6 @@ from botorch.models.model import Model
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
-    check_all_carried,
     check_context,
     check_number,
     check_positive,
@@ -55,7 +54,6 @@ from botorch_bandits.loop.aspects import (
     NOTHING_DECIDED,
     ChangeTestRecord,
     Decided,
-    Decision,
     Feasibility,
 )
 from botorch_bandits.loop.chooser import Chooser
@@ -166,8 +164,10 @@ class Log:
         Raises:
             StorageError: If the store is closed.
         """
-        self._check_open()
-        return nullcontext() if self._store is None else self._store.turn(timeout)
+        if self._store is None:
+            return nullcontext()
+        self._check_open(self._store)
+        return self._store.turn(timeout)
 
     def now(self, at: float | None) -> float:
         """Return the time of a new event in seconds: as given, or now.
@@ -179,20 +179,18 @@ class Log:
             return check_number("at", at)
         return time.time() if self._store is None else self._store.now
 
-    def _check_open(self) -> None:
-        if self._is_closed and self._store is not None:
-            raise StorageError(f"{self.location} is closed. Build the loop again to continue.")
+    def _check_open(self, store: Store) -> None:
+        if self._is_closed:
+            raise StorageError(f"{store.location} is closed. Build the loop again to continue.")
 
-    def record(
-        self, *entries: Entry, fit: Fit | None = None, resets: Sequence[Decision] | None = None
-    ) -> Sequence[Entry]:
+    def record(self, *entries: Entry, chooser: Chooser | None = None) -> Sequence[Entry]:
         """Write entries to the store, and add them to the history.
 
         Args:
             entries: A query or an event, or an attached query and its outcome; made for the history
                 as it is.
-            fit: The hyperparameters with which a query was chosen; written if they are new.
-            resets: The resets that tests had decided when a query was chosen; written likewise.
+            chooser: What chose a query; its hyperparameters, and the resets that its tests decided,
+                are written if they are new.
 
         Returns:
             The entries; none if another process has asked since, or ended this query. Nothing is
@@ -205,13 +203,16 @@ class Log:
             for entry in entries:
                 self._add(entry)
             return entries
-        self._check_open()
+        self._check_open(self._store)
         first, about = entries[0], entries[0].query_id
         more: dict[str, Any] = {}
         if first.state == Query.state:
-            more = {"seen": self._seq, "fit": None if fit == self.fit else fit}
-            if resets is not None and len(resets) != len(self.decided.resets):
-                more["resets"] = [*map(_in_plain_numbers, resets)]
+            more = {"seen": self._seq}
+            if chooser is not None:
+                fit, resets = chooser.latest_fit(), chooser.restarts.decisions
+                more["fit"] = None if fit == self.fit else fit
+                if len(resets) != len(self.decided.resets):
+                    more["resets"] = [*map(_in_plain_numbers, resets)]
         own = [event_of(first, **more), *map(event_of, entries[1:])]
         is_first = False
 
@@ -513,10 +514,10 @@ class Turns:
 
     Args:
         catch_up: Reads what other processes wrote, when a thread takes the lock and does not have
-            it yet: a call of a loop sees one state of the log.
+            it yet: a call of a loop sees one state of the log. None if there are none.
     """
 
-    def __init__(self, catch_up: Callable[[], None]) -> None:
+    def __init__(self, catch_up: Callable[[], None] | None) -> None:
         """See the class."""
         lock = threading.RLock()
         self._acquire, self._release, self._catch_up = lock.acquire, lock.release, catch_up
@@ -531,7 +532,7 @@ class Turns:
             guard.enter_context(torch.inference_mode(False))
             guard.enter_context(torch.enable_grad())
         self._guards.append(guard)
-        if len(self._guards) == 1:
+        if self._catch_up is not None and len(self._guards) == 1:
             try:
                 self._catch_up()
             except BaseException:
@@ -728,7 +729,7 @@ class BanditLoop:
             raise
 
     def _begin_turns(self) -> None:
-        self._lock = Turns(self._log.catch_up)
+        self._lock = Turns(None if self.storage is None else self._log.catch_up)
         _loops.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -844,8 +845,7 @@ class BanditLoop:
                 named = self.settings.domain.decode(x)
                 told = now, context, diagnostics, named, record
                 query = self._history.new_query(x, origin, *told)
-                decided = chooser.latest_fit(), chooser.restarts.decisions
-                if recorded := self._log.record(query, fit=decided[0], resets=decided[1]):
+                if recorded := self._log.record(query, chooser=chooser):
                     self._cached_chooser = chooser
                     return recorded[0]
 
@@ -1053,7 +1053,6 @@ class BanditLoop:
                 if failure in self._history:
                     return failure
                 if failure.constraints:
-                    check_all_carried(0.0, failure.constraints)
                     arrival = failure.arrived_at, failure.arrived_round
                     lost = Outcome(failure.query_id, 0.0, *arrival, failure.constraints)
                     self._chooser.check_outcome(lost)
@@ -1144,12 +1143,11 @@ class BanditLoop:
         Raises:
             RuntimeError: If feedback is not censored.
         """
-        feedback = self.settings.feedback.censored
-        if feedback is None:
-            raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
         with self._lock:
-            given = self._history.num_queries + 1, self._history.latest_at, self._chooser.first
-            return feedback.view(self._history, *given)
+            seen = self._chooser.feedback_view(self._history.latest_at)
+        if seen is None:
+            raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
+        return seen
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
@@ -1344,8 +1342,7 @@ class BanditLoop:
         """
         with self._lock:
             view = self._chooser.arrived(self._history.latest_at)
-            inputs = self._chooser.inputs(view)
-            check = check_of_loop(self.settings, self.current_model(), view, inputs)
+            check = check_of_loop(self.settings, self.current_model(), view)
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None) -> EvidenceTable:
@@ -1417,13 +1414,12 @@ class BanditLoop:
             )
 
     def _check_told(self, outcome: Outcome, query: Query | None = None) -> None:
-        check_all_carried(outcome.reward, outcome.constraints)
         settings, history = self.settings, self._history
         if outcome.count is not None or outcome.noise is not None:
             check_weighted(settings, outcome)
         if (censored := settings.feedback.censored) is not None:
             query = query or history.query(outcome.query_id)
-            censored.check_outcome(query, outcome, history, settings.outcome_scale)
+            censored.check_outcome(query, outcome, history, *settings.noise_and_range)
         if settings.constraints is not None:
             self._chooser.check_outcome(outcome)
 

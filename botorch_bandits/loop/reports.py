@@ -254,7 +254,9 @@ def recommendation_now(
     reasons = (*lasting, *_waiting_for(guarantee, acquisition, num_pending))
     rule = settings.constraints
     is_penalized = rule is not None and rule.surrogate != "separate"
-    played = [history.query(i) for i in chooser.arrived(now).ids.tolist()]
+    arrived = chooser.arrived(now, context)
+    front = arrived.front
+    played = [history.query(i) for i in arrived.ids.tolist()]
     only_played = among == "played"
     if is_penalized and not played:
         # the surrogate of penalized rewards starts over and has not seen an outcome yet
@@ -274,7 +276,7 @@ def recommendation_now(
         points = torch.stack(best)
     num_played = 0
     if played:
-        at_played = _inputs(chooser.front(context), _distinct(played))
+        at_played = _inputs(front, _distinct(played))
         points, num_played = torch.cat([at_played, points]), len(at_played)
     known = ends[0].look(points)
     candidates = slice(num_played) if only_played else slice(None)
@@ -515,14 +517,15 @@ def best_now(
     ]
     # a surrogate that starts over in each epoch may not have seen an outcome yet
     by_model = context is not None or not settings.outcomes_are_alike
-    if not (by_model and settings.model is not None and len(chooser.arrived(now).ids)):
+    arrived = chooser.arrived(now, context)
+    if not (by_model and settings.model is not None and len(arrived.ids)):
         told = [pair for pair in told if _is_here(pair[0], pair[0].x, context)]
         return max(told, key=lambda pair: history.rank(pair[1]), default=None)
-    if not told or chooser.has_no_data():
+    if not told or chooser.has_no_data(arrived):
         return None
     points = _distinct([query for query, _ in told])
     with torch.no_grad():
-        means, _ = moments_at(chooser.model(now), _inputs(chooser.front(context), points))
+        means, _ = moments_at(chooser.model(now), _inputs(arrived.front, points))
     best = points[means.argmax()]
     here = [pair for pair in told if torch.equal(pair[0].x, best)]
     return ([pair for pair in here if _is_here(pair[0], best, context)] or here)[-1]
@@ -561,25 +564,24 @@ ALIKE = (
 """What the check of a model with exponential weights does not take into account."""
 
 
-def check_of_loop(settings: LoopSettings, model: Model, view: View, X: Tensor) -> ModelCheck:
+def check_of_loop(settings: LoopSettings, model: Model, view: View) -> ModelCheck:
     """Return how the outcomes since the last reset agree with the model of the reward.
 
     Args:
         settings: The settings of the loop.
         model: The loop's model now.
         view: The view of the outcomes that count, ``n`` rows.
-        X: ``n x (context_dim + d)`` contexts and points of the rows.
 
     Raises:
         RuntimeError: If the model's rows are not outcomes.
     """
-    check, rounds = _check_rows(settings, model, view, X), view.ids + 1
+    check, rounds = _check_rows(settings, model, view), view.ids + 1
     # of a list of priors, the first outcomes may be left out; merged rows have no single round
     rounds = rounds[max(len(rounds) - len(check.one_step), 0) :]
     return check if len(rounds) != len(check.one_step) else replace(check, rounds=rounds)
 
 
-def _check_rows(settings: LoopSettings, model: Model, view: View, X: Tensor) -> ModelCheck:
+def _check_rows(settings: LoopSettings, model: Model, view: View) -> ModelCheck:
     if settings.feedback.censored is not None:
         raise RuntimeError(
             "with censored feedback the model has pseudo-values for missing outcomes, and how it "
@@ -600,7 +602,8 @@ def _check_rows(settings: LoopSettings, model: Model, view: View, X: Tensor) -> 
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."
         )
-    Y, weights = view.Y[:, :1].to(X.device), view.weight
+    X, weights = view.inputs(view.ids), view.weight  # n x (context_dim + d)
+    Y = view.Y[:, :1].to(X.device)
     is_learned = settings.learned is not None
     if settings.drift_rate is not None or (is_learned and len(repeats) == len(Y)):
         return check_model(model, weights=repeats)  # own rows: with times, or bad outcomes raised

@@ -68,7 +68,7 @@ from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.domains import Arms, Box, Domain, PartOfBox, choices_of
 from botorch_bandits.feasible_sets import Condition, FeasibleSet
 from botorch_bandits.history import Outcome, Query
-from botorch_bandits.loop.view import Censored, Feedback, Forgetting, Hallucinated, OutcomeScale
+from botorch_bandits.loop.view import Censored, Feedback, Forgetting, Hallucinated
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -530,12 +530,12 @@ class LoopSettings:
         return self.model
 
     @property
-    def outcome_scale(self) -> OutcomeScale:
-        """The size of noise and outcomes as stated by the acquisition."""
-        noise_bound = self.options.get("noise_bound")
-        in_outcomes = self.options.get("units") != "prior"
-        is_known = in_outcomes and is_number(noise_bound)
-        return OutcomeScale(noise_bound if is_known else None, in_outcomes)
+    def noise_and_range(self) -> tuple[float | None, float | None]:
+        """The bounds on noise and on the range of outcomes that are stated in their units."""
+        noise_bound, censored = self.options.get("noise_bound"), self.feedback.censored
+        if censored is None or self.options.get("units") == "prior":
+            return None, None
+        return noise_bound if is_number(noise_bound) else None, censored.outcome_bound
 
     @property
     def num_constraints(self) -> int:

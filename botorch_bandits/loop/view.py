@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import CensoredWidth, Censoring
 from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.fills import share_of_bound
+from botorch_bandits.domains import Domain
 from botorch_bandits.history import Event, Growing, History, Outcome, Query
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class View:
     """What one round sees.
 
     Attributes:
+        history: The history, with the inputs of all queries.
         round_number: The round of the whole run, from 1.
         now: The time in seconds.
         context: The context of the round, if there are contexts.
@@ -68,8 +70,10 @@ class View:
         fading: Maps ids to weights that change from round to round; None without such weights.
         num_joined: How many of the last rows join a model that is built, and fitted, without them.
         widening: What the width takes from queries that are waited for; None if it takes nothing.
+        has_time: Whether the round is a column in front of context and point.
     """
 
+    history: History
     round_number: int
     now: float
     context: Tensor | None
@@ -86,11 +90,41 @@ class View:
     fading: Callable[[Tensor], Tensor] | None = None
     num_joined: int = 0
     widening: Widening | None = None
+    has_time: bool = False
 
     @property
     def local_round(self) -> int:
         """The round since :attr:`first`, from 1."""
         return self.round_number - self.first
+
+    @property
+    def front(self) -> Tensor:
+        """The columns in front of the points of this round: the round, then the context."""
+        front = torch.tensor([float(self.local_round)] if self.has_time else [], dtype=DTYPE)
+        context = self.context
+        if context is None:  # of queries, which have their own
+            context = torch.zeros(self.history.context_dim, dtype=DTYPE)
+        return torch.cat([front, context.to(front)])
+
+    def inputs(self, ids: Tensor) -> Tensor:
+        """Return the inputs of the model at queries: the round, the context and the point.
+
+        Args:
+            ids: ``k`` ids.
+        """
+        X = self.history.inputs(ids)  # k x (context_dim + d)
+        if not self.has_time:
+            return X
+        return torch.cat([(ids - self.first + 1).to(X).unsqueeze(-1), X], dim=-1)
+
+    def domain_of(self, domain: Domain) -> Domain:
+        """Return the points of a domain behind the columns of this round.
+
+        Args:
+            domain: The domain of the points.
+        """
+        front = self.front
+        return domain.in_context(front) if len(front) else domain
 
     def since(self, first: int) -> View:
         """Return the view of the queries from an id on.
@@ -112,21 +146,13 @@ class View:
         if weight is not None:
             weight = weight[told] if bool((weight[told] != 1.0).any()) else None
         return replace(
-            self.with_rows(self.ids[told], self.Y[told]),
+            self,
+            ids=self.ids[told],
+            Y=self.Y[told],
             asked=self.asked[counts(self.asked)],
             pending=self.pending[counts(self.pending)],
             weight=weight,
         )
-
-    def with_rows(self, ids: Tensor, Y: Tensor, **changes: Any) -> View:
-        """Return the view with other rows.
-
-        Args:
-            ids: ``n`` ids of queries.
-            Y: ``n x m`` outcomes.
-            **changes: Further attributes that change.
-        """
-        return replace(self, ids=ids, Y=Y, **changes)
 
     def faded(self) -> View:
         """Return the view whose weights include those that change from round to round."""
@@ -135,7 +161,8 @@ class View:
         fading = self.fading(self.ids)
         counts = fading > NEGLIGIBLE_WEIGHT
         weight = fading if self.weight is None else self.weight * fading.to(self.weight)
-        return self.with_rows(self.ids[counts], self.Y[counts], weight=weight[counts], fading=None)
+        ids, Y, weight = self.ids[counts], self.Y[counts], weight[counts]
+        return replace(self, ids=ids, Y=Y, weight=weight, fading=None)
 
     def has_rows_of(self, other: View) -> bool:
         """Return whether a model of these rows is one of those of another view."""
@@ -249,43 +276,6 @@ def _are_equal(one: Tensor | None, other: Tensor | None) -> bool:
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
-def view_of(
-    history: History,
-    settings: LoopSettings,
-    recipe: AcquisitionRecipe | None,
-    now: float,
-    context: Tensor | None = None,
-) -> View:
-    """Return the view of the next round before any feature changes it.
-
-    Args:
-        history: Everything that was asked and told; the view has minus the costs.
-        settings: The settings of the loop.
-        recipe: See :class:`View`.
-        now: See :class:`View`.
-        context: See :class:`View`.
-    """
-    feedback, num_queries = settings.feedback, history.num_queries
-    avoided = () if feedback.ignores_pending else history.queries_to_avoid()
-    ids, told = history.told()
-    Y = told.clone()  # a user's model may work in place
-    if not history.maximize:
-        Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
-    return View(
-        round_number=num_queries + 1,
-        now=now,
-        context=context,
-        first=0,
-        asked=torch.arange(num_queries),
-        pending=torch.tensor([q.id for q in avoided], dtype=torch.long) if avoided else NONE,
-        ids=ids,
-        Y=Y,
-        weight=history.weights(settings.noise) if history.is_weighted else None,
-        recipe=recipe,
-        censored=feedback.censored,
-    )
-
-
 # --- Delayed feedback: how a loop treats outcomes that have not arrived ---------------------------
 # :class:`Hallucinated` and :class:`Ignored` are the usual ways. :class:`Censored` is the method
 # of Verma, Dai and Low 2022: a query without an outcome stays in the posterior, with the known
@@ -358,18 +348,6 @@ class Ignored(Feedback):
     """
 
     ignores_pending: ClassVar[bool] = True
-
-
-class OutcomeScale(NamedTuple):
-    """What the settings of a loop state about the size of noise and outcomes.
-
-    Attributes:
-        noise_bound: ``R`` in units of the reward; None if it is not stated in these units.
-        in_outcomes: Whether ``outcome_bound`` is in units of the reward.
-    """
-
-    noise_bound: float | None
-    in_outcomes: bool
 
 
 @dataclass(frozen=True)
@@ -455,7 +433,8 @@ class Censored(Censoring, Feedback):
         query: Query,
         outcome: Outcome,
         history: History,
-        scale: OutcomeScale | None = None,
+        noise_bound: float | None,
+        outcome_bound: float | None,
     ) -> None:
         """Check an outcome before it is recorded.
 
@@ -463,7 +442,8 @@ class Censored(Censoring, Feedback):
             query: Its query.
             outcome: The outcome.
             history: What was told before.
-            scale: What is known about the size of noise and outcomes.
+            noise_bound: ``R`` in units of the reward, if it is known.
+            outcome_bound: ``B_y`` in units of the reward, if it is known.
 
         Raises:
             BelowMinimumError: If it is below the minimum by more than noise explains and
@@ -489,12 +469,13 @@ class Censored(Censoring, Feedback):
                         stacklevel=level_of_users_line(),
                     )
             else:
-                least = self.least_reward(history, scale)
-                assert least is not None
-                if history.is_better(least, reward):
+                sign = 1.0 if history.maximize else -1.0
+                heights = [sign * (y - self.minimum) for y in told]
+                tolerated = self.tolerated(noise_bound, outcome_bound, heights)
+                if history.is_better(self.minimum - sign * tolerated, reward):
                     raise BelowMinimumError(
                         f"reward is {reward}, {below} minimum={self.minimum} by more than the "
-                        f"{abs(self.minimum - least):.4g} that noise explains. State a minimum "
+                        f"{tolerated:.4g} that noise explains. State a minimum "
                         "that holds, pass tolerance= to allow for more noise, or on_lower='lower' "
                         "to lower the minimum as outcomes arrive."
                     )
@@ -583,21 +564,6 @@ class Censored(Censoring, Feedback):
         pairs = self.constraint_bounds or ()
         return (self.outcome_bound, *(max(abs(low), abs(high)) for low, high in pairs))
 
-    def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
-        """Return the worst reward that is recorded, or the largest cost; None if all are recorded.
-
-        Args:
-            history: What was told before.
-            scale: What is known about the size of noise and outcomes.
-        """
-        if self.minimum is None or self.on_lower == "lower":
-            return None
-        sign = 1.0 if history.maximize else -1.0
-        heights = [sign * (outcome.reward - self.minimum) for outcome in history.outcomes]
-        noise_bound, in_outcomes = (None, True) if scale is None else scale
-        bound = self.outcome_bound if in_outcomes else None
-        return self.minimum - sign * self.tolerated(noise_bound, bound, heights)
-
     def current_minimum(self, history: History, first: int = 0) -> float | None:
         """Return the value of pending queries: the minimum, or the value to which it was lowered.
 
@@ -631,16 +597,6 @@ class Censored(Censoring, Feedback):
             return event.arrived_at - query.asked_at
         return event.arrived_round + 1 - query.round_number
 
-    def age_of(self, query: Query, round_number: int, now: float) -> float:
-        """Return the age of a query in rounds (or seconds) when a round is chosen.
-
-        Args:
-            query: The query.
-            round_number: The round being chosen.
-            now: The time in seconds.
-        """
-        return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
-
     def is_late(self, query: Query, event: Event) -> bool:
         return (
             self.max_delay is not None and self.max_delay < self.delay_of(query, event) < math.inf
@@ -653,7 +609,7 @@ class Censored(Censoring, Feedback):
         that are neither observed nor waited for are lost: given up, failed, or too late.
 
         Args:
-            ages: ``n`` ages of the queries; see :meth:`age_of`.
+            ages: ``n`` ages of the queries, in rounds or seconds.
             delays: ``n`` delays of their outcomes; infinite if they failed, and NaN if nothing came
                 yet.
 
@@ -666,33 +622,6 @@ class Censored(Censoring, Feedback):
         in_rounds = self.unit == "rounds"
         is_given_up = ages >= self.max_delay if in_rounds else ages > self.max_delay
         return delays <= self.max_delay, is_waited_for & ~is_given_up
-
-    def view(self, history: History, round_number: int, now: float, first: int = 0) -> CensoredView:
-        """Return what the model sees when the query of a round is chosen.
-
-        Args:
-            history: What was asked and told before.
-            round_number: The round being chosen.
-            now: The time in seconds.
-            first: The id of the first query that counts.
-        """
-        queries = history.queries[first : round_number - 1]
-        told = {e.query_id: e for e in history.events if e.arrived_round < round_number}
-        events = [told.get(query.id) for query in queries]
-        ages = [self.age_of(query, round_number, now) for query in queries]
-        delays = [self.delay_of(q, e) for q, e in zip(queries, events, strict=True)]
-        given = torch.tensor([ages, delays], dtype=DTYPE)
-        observed, waited_for = (each.tolist() for each in self.states(*given))
-        rewards: list[float | None] = []
-        ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
-        for i, (query, event) in enumerate(zip(queries, events, strict=True)):
-            outcome = event.counted if event is not None and observed[i] else None
-            rewards.append(None if outcome is None else outcome.reward)
-            if outcome is None:
-                ids["pending" if waited_for[i] else "lost"].append(query.id)
-            if outcome is None and math.isfinite(delays[i]):
-                ids["late"].append(query.id)
-        return CensoredView(tuple(rewards), *(tuple(ids[name]) for name in ids))
 
 
 @dataclass(frozen=True)
@@ -744,8 +673,8 @@ def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
 # states its form.
 
 
-class Forgetting:
-    """How a model fades old outcomes.
+class Forgetting(Aspect):
+    """How a model fades old outcomes: an aspect without a state.
 
     Attributes:
         fades: Whether older outcomes have smaller weights.
@@ -763,29 +692,6 @@ class Forgetting:
         """The rate at which the reward drifts; the round is then an input of the model."""
         return None
 
-    def keeps(self, rounds: Tensor, round_number: int) -> Tensor:
-        """Return which queries the model of a round sees.
-
-        Args:
-            rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round being chosen.
-        """
-        if self.window is None:
-            return torch.ones_like(rounds, dtype=torch.bool)
-        return rounds >= round_number - self.window
-
-    def weights(self, rounds: Tensor, round_number: int) -> Tensor:
-        """Return the weights of queries in a round.
-
-        Args:
-            rounds: ``n`` rounds in which queries were asked, from 1.
-            round_number: The round being chosen.
-
-        Returns:
-            ``n`` weights, float64, in [0, 1].
-        """
-        return torch.ones_like(rounds, dtype=torch.float64)
-
 
 @dataclass(frozen=True)
 class SlidingWindow(Forgetting):
@@ -793,11 +699,6 @@ class SlidingWindow(Forgetting):
 
     Attributes:
         length: The number of rounds, at least 1.
-
-    Example:
-        >>> window = SlidingWindow(length=3)
-        >>> window.keeps(torch.arange(1, 6), round_number=6).tolist()
-        [False, False, True, True, True]
     """
 
     length: int
@@ -810,6 +711,9 @@ class SlidingWindow(Forgetting):
     def window(self) -> int:
         """The number of the last rounds whose outcomes count."""
         return self.length
+
+    def see(self, view: View) -> View:
+        return view.keeping(lambda ids: ids >= view.round_number - 1 - self.length)
 
 
 @dataclass(frozen=True)
@@ -831,10 +735,6 @@ class ExponentialWeights(Forgetting):
 
     Attributes:
         discount: The :math:`\eta` above, in (0, 1).
-
-    Example:
-        >>> ExponentialWeights(0.5).weights(torch.tensor([1, 2, 3]), round_number=4).tolist()
-        [0.25, 0.5, 1.0]
     """
 
     discount: float
@@ -845,9 +745,12 @@ class ExponentialWeights(Forgetting):
         """Check the discount."""
         store_checked(self, discount=check_probability("discount", self.discount))
 
-    def weights(self, rounds: Tensor, round_number: int) -> Tensor:
-        age = (round_number - 1 - rounds).double()
-        return torch.exp(math.log(self.discount) * age)
+    def see(self, view: View) -> View:
+        def weights(ids: Tensor) -> Tensor:
+            age = (view.round_number - 2 - ids).double()
+            return torch.exp(math.log(self.discount) * age)
+
+        return replace(view, fading=weights)
 
 
 @dataclass(frozen=True)
@@ -1021,6 +924,23 @@ class Censors(Aspect):
         """
         return _observed(view, self._states(view)[0])
 
+    def report(self, view: View) -> CensoredView:
+        """Return what the model sees of the queries since a view's first one.
+
+        Args:
+            view: The view.
+        """
+        observed, waits = self._states(view)
+        ids = torch.arange(view.first, view.round_number - 1)
+        told = view.history.outcome
+        rewards = [
+            outcome.reward if is_observed and (outcome := told(i)) is not None else None
+            for i, is_observed in zip(ids.tolist(), observed.tolist(), strict=True)
+        ]
+        is_late = ~observed & self._delays.values[view.first :].isfinite()
+        parts = waits, ~(observed | waits), is_late
+        return CensoredView(tuple(rewards), *(tuple(ids[part].tolist()) for part in parts))
+
     def see(self, view: View) -> View:
         """Return the view in which each query that counts is a row."""
         feedback = view.censored
@@ -1066,10 +986,10 @@ class Censors(Aspect):
         ids, Y = torch.cat([arrived.ids, missing]), torch.cat([arrived.Y, pseudo])
         if self._is_recipe and (self._is_fixed or not joins):
             order = ids.argsort()  # rows keep their places when an outcome arrives
-            return arrived.with_rows(ids[order], Y[order])
+            return replace(arrived, ids=ids[order], Y=Y[order])
         # a model is not fitted to the pseudo-values that it determines, nor is a user's
         num_joined = 0 if self._fades and self._is_recipe else len(missing)
-        return arrived.with_rows(ids, Y, num_joined=num_joined)
+        return replace(arrived, ids=ids, Y=Y, num_joined=num_joined)
 
     def _proxy(self, feedback: Censored, arrived: View) -> float:
         """Return the least lower bound at queries with outcomes, or at all that were asked."""
@@ -1108,4 +1028,4 @@ class Censors(Aspect):
 def _observed(view: View, observed: Tensor) -> View:
     """Return the view of some outcomes: of a boolean for each query since the view's first one."""
     here = observed[view.ids - view.first]
-    return view.with_rows(view.ids[here], view.Y[here])
+    return replace(view, ids=view.ids[here], Y=view.Y[here])

@@ -273,9 +273,8 @@ class Dense:
         pending = {q.id for q in self.known if self.history.state(q.id) == "pending"}
         self.waiting = [q for q in self.known if q.id in avoided | pending]
         if self.is_censored:
-            view = self.feedback.view(self.history, self.t, 0.0)
-            told = {i: o if view.rewards[i] is not None else None for i, o in told.items()}
-            self.waiting = [q for q in self.known if q.id in view.pending]
+            told = {q.id: told[q.id] if self._delay(q) <= MAX_DELAY else None for q in self.known}
+            self.waiting = [q for q in self.known if self._is_waited_for(q)]
         labels = {
             i: self.outputs(self.setting.sign * o.reward, o.constraints)
             for i, o in told.items()
@@ -332,18 +331,25 @@ class Dense:
             shares[query.id] = max(fill - low, low + span - fill) / span
         return filled, shares
 
+    def _delay(self, query: Query) -> float:
+        """Return the delay of a query's outcome; infinity if there is none."""
+        outcome = self.history.outcome(query.id)
+        return math.inf if outcome is None else outcome.arrived_round + 1 - query.round_number
+
+    def _is_waited_for(self, query: Query) -> bool:
+        is_pending = self.history.state(query.id) == "pending"
+        return is_pending and self.t - query.round_number < MAX_DELAY
+
     def _share_to_come(self, query: Query) -> float:
         age = self.t - query.round_number
         if self.setting.feedback == "soft, known":
             return sum(ARRIVING[age + 1 : MAX_DELAY + 1]) / sum(ARRIVING[age + 1 :])
-        view, delays, ages = self.feedback.view(self.history, self.t, 0.0), [], []
-        for other in self.segment_queries:
-            outcome = self.history.outcome(other.id)
-            if outcome is not None and view.rewards[other.id] is not None:
-                delays.append(outcome.arrived_round + 1 - other.round_number)
-            else:
-                is_waiting = other.id in view.pending
-                ages.append(self.t - other.round_number if is_waiting else math.inf)
+        delays = [d for d in map(self._delay, self.segment_queries) if d <= MAX_DELAY]
+        ages = [
+            self.t - other.round_number if self._is_waited_for(other) else math.inf
+            for other in self.segment_queries
+            if not self._delay(other) <= MAX_DELAY
+        ]
         stays = 1.0
         for u in range(age + 1, MAX_DELAY + 1):
             at_risk = sum(d >= u for d in delays) + sum(a >= u for a in ages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,9 +151,10 @@ def test_a_loop_that_decided_otherwise_follows_the_record(tmp_path: Path) -> Non
             other.tell(query.id, 0.0)
             tests = {"statistic": 9.0, "threshold": 4.0, "half_size": None}
             reset = {"outcome": query.id, "after_round": 16, "change_round": 12, **tests}
+            restarts = SimpleNamespace(decisions=[{**reset, "quantity": "reward"}])
             other._log.record(
                 other.history.new_query(query.x, "acquisition", 0.0),
-                resets=[{**reset, "quantity": "reward"}],
+                chooser=SimpleNamespace(latest_fit=lambda: None, restarts=restarts),
             )
         assert [(r.after_round, r.change_round, r.num_kept) for r in loop.resets] == [(16, 12, 5)]
         assert len(loop.current_model().train_targets) == 5  # type: ignore[arg-type]

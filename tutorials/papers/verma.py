@@ -1113,7 +1113,11 @@ def _rows(history: History, feedback: Feedback, with_zeros: bool) -> tuple[Tenso
     """Return the inputs and outcomes to which hyperparameters are fitted."""
     if not isinstance(feedback, Censored):
         return history.arrived()
-    rewards = feedback.view(history, history.num_queries + 1, 0.0).rewards
+    outcomes = [(query, history.outcome(query.id)) for query in history.queries]
+    rewards = [
+        None if outcome is None or feedback.is_late(query, outcome) else outcome.reward
+        for query, outcome in outcomes
+    ]
     labels = [feedback.minimum if reward is None else reward for reward in rewards]
     told = torch.tensor([with_zeros or reward is not None for reward in rewards], dtype=torch.bool)
     return history.inputs()[told], torch.tensor(labels, dtype=torch.float64)[told].unsqueeze(-1)
