@@ -752,3 +752,8 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     check_matrix("X_pending", check_double("X_pending", X_pending))
     check_columns("X_pending", X_pending, model)
     return X_pending.to(next(model.parameters(), X_pending).device, copy=True)
+
+
+def bandit(acquisition: AcquisitionFunction) -> BanditAcquisition | None:
+    """Return an acquisition function if it is one of this package's, which states its widths."""
+    return acquisition if isinstance(acquisition, BanditAcquisition) else None

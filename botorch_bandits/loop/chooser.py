@@ -21,6 +21,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import GPThompsonSampling
+from botorch_bandits.acquisition.base import bandit
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
 from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.acquisition.rules import (
@@ -71,7 +72,6 @@ from botorch_bandits.loop.guarantees import (
 from botorch_bandits.loop.settings import (
     LoopSettings,
     Restriction,
-    bandit,
     forgetful_recipe,
     model_of,
 )
@@ -855,7 +855,8 @@ class ModelEngine:
 
     def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
-        self._settings = settings
+        self._settings, self._recipe = settings, settings.recipe
+        self._is_exact = bool(settings.priors) or settings.learned is not None
         self._kept: dict[str, tuple[View, Model]] = {}  # the last model of each use, and its rows
         self._builders: dict[str, tuple[float | None, Callable[..., Any]]] = {}
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
@@ -908,7 +909,7 @@ class ModelEngine:
         for each in submodels(kept[1]):
             if view.fading is not None and view.weight is None:
                 each.num_outcomes = None  # they count in proportion to their weights
-            if self._settings.drift_rate is not None:
+            if view.has_time:
                 each.current_round = view.local_round  # where figures evaluate it
         return kept[1]
 
@@ -951,7 +952,7 @@ class ModelEngine:
                 return built
         given: dict[str, Any] = {"round_number": view.local_round, "seed": seed}
         if view.widening is None:
-            X = None if self._settings.recipe is None else observed_inputs(model)  # merged, maybe
+            X = None if self._recipe is None else observed_inputs(model)  # merged, maybe
             X = view.inputs(view.ids) if X is None else X
             given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y.to(X.device)}
         acquisition = view.recipe.build(model, domain, **given)
@@ -986,7 +987,7 @@ class ModelEngine:
             fit: The result of :meth:`latest_fit`.
             view: The view of the outcomes that arrived.
         """
-        if self._settings.recipe is None:
+        if self._recipe is None:
             return
         builder = self._builder_of(view, "choice")
         if isinstance(builder, ModelBuilder):
@@ -1041,12 +1042,11 @@ class ModelEngine:
         return known[1]
 
     def _new_builder(self, view: View) -> Callable[..., Any]:
-        settings = self._settings
+        settings, recipe = self._settings, self._recipe
         if settings.listed is not None:
             return settings.listed.builder()
-        if settings.recipe is None:
+        if recipe is None:
             return lambda X, *rest: self._call_factory(view.first, X, *rest)
-        recipe = settings.recipe
         if view.prior_mean is not None:
             recipe = replace(recipe, prior_mean=view.prior_mean)
         if settings.forgetting is not None:
@@ -1084,8 +1084,7 @@ class ModelEngine:
         Raises:
             ValueError: If at least ``MOST_ROWS`` of them are distinct.
         """
-        is_exact = self._settings.priors or self._settings.learned is not None
-        if len(X) < self._next_count or not is_exact:
+        if len(X) < self._next_count or not self._is_exact:
             return  # a user's function may build a sparse model
         num_distinct = len(X.unique(dim=0))
         # an outcome adds at most one row, so that no earlier one can reach the limit

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from botorch.acquisition import AcquisitionFunction
 
 from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
-from botorch_bandits.acquisition.base import default_options
+from botorch_bandits.acquisition.base import bandit, default_options
 from botorch_bandits.change_points import OracleRestart, Reset
 from botorch_bandits.checks import is_number
 from botorch_bandits.confidence import (
@@ -48,7 +48,7 @@ from botorch_bandits.confidence.gp_ucb import ChangePointWidth
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.history import History
-from botorch_bandits.loop.settings import LoopSettings, bandit, model_of
+from botorch_bandits.loop.settings import LoopSettings, model_of
 
 LARGEST_DESIGN = 1200
 """For more arms than this, the gain is bounded as for points without any correlation."""

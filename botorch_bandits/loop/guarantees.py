@@ -20,7 +20,7 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import default_options
+from botorch_bandits.acquisition.base import bandit, default_options
 from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
 from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.checks import DTYPE, counted, is_number
@@ -40,7 +40,6 @@ from botorch_bandits.history import History, Query, outcome_told_at_once
 from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.settings import (
     LoopSettings,
-    bandit,
     is_played_as,
     model_of,
     settings_of_model,

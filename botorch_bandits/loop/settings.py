@@ -628,11 +628,6 @@ def check_acquisition(acquisition: Any, domain: Domain) -> Any:
     return acquisition
 
 
-def bandit(acquisition: AcquisitionFunction) -> BanditAcquisition | None:
-    """Return an acquisition function if it is one of this package's, which states its widths."""
-    return acquisition if isinstance(acquisition, BanditAcquisition) else None
-
-
 def is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
     """Return whether a rule of a class plays an acquisition function.
 
