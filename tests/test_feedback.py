@@ -305,7 +305,7 @@ def test_a_minimum_that_is_lowered_is_told_where_it_falls_further() -> None:
         (
             lambda: make_loop(feedback=Censored(MINIMUM)),
             ValueError,
-            r"needs outcome_bound=.*KernelizedWidth",
+            "KernelizedWidth needs outcome_bound=",
         ),
         (
             lambda: make_loop(
