@@ -20,10 +20,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     Policy,
 )
-from botorch_bandits.core.conditioner import Conditioner
-from botorch_bandits.core.posterior import FIRST_ROOM, Posterior
+from botorch_bandits.core.posterior import FIRST_ROOM, Conditioner, Posterior, Rows
 from botorch_bandits.core.priors import Prior, Stack
-from botorch_bandits.core.rows import Rows
 
 CHOICES = line(0, 1, 60)
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.1)

@@ -3,12 +3,11 @@
 Each file contains one family: its classes for BoTorch tensors and its rules on arms.
 """
 
-from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition
+from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition, RandomSearch
 from botorch_bandits.acquisition.baselines import (
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
     MeanOnly,
-    RandomSearch,
     VarianceOnly,
 )
 from botorch_bandits.acquisition.candidates import (
@@ -26,7 +25,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.player import Player, Replicates, player_of
+from botorch_bandits.acquisition.rules import Player, Replicates, player_of
 from botorch_bandits.acquisition.thompson_sampling import (
     GPThompsonSampling,
     TopTwoThompsonSampling,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -23,16 +22,18 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_transform
+from botorch_bandits.acquisition.base import (
+    HallucinatesPending,
+    check_model,
+    check_transform,
+    prior_mean_of_scalar,
+)
 from botorch_bandits.acquisition.rules import (
     ArmsRule,
     ImprovementArmsRule,
     OneMomentArmsRule,
     log_improvement,
     noise_that_counts,
-)
-from botorch_bandits.acquisition.scores import (
-    prior_mean_of_scalar,
 )
 from botorch_bandits.checks import (
     DTYPE,
@@ -44,16 +45,11 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.growing import closed_form_of
+from botorch_bandits.models.bandit_gp import closed_form_of
 from botorch_bandits.models.reading import (
     observed_inputs,
     observed_outcomes,
 )
-
-
-@dataclass(frozen=True)
-class RandomSearch:
-    """Choose every point uniformly at random, regardless of the outcomes."""
 
 
 class _Baseline(HallucinatesPending, AnalyticAcquisitionFunction):

@@ -26,12 +26,12 @@ from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
+    Bounds,
     TwoSidedAcquisition,
     check_model,
     check_points,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, Seen
-from botorch_bandits.acquisition.scores import Bounds
 from botorch_bandits.confidence import (
     Guarantee,
     RidgeConfidenceSet,

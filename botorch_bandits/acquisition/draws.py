@@ -54,7 +54,7 @@ from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.priors import root_of
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.models.growing import closed_form_of
+from botorch_bandits.models.bandit_gp import closed_form_of
 from botorch_bandits.models.reading import JointMoments, submodels
 from botorch_bandits.random_streams import generator, seeded_globally
 

@@ -29,17 +29,15 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
+    Bounds,
     HallucinatesPending,
     check_model,
     check_points,
-)
-from botorch_bandits.acquisition.draws import SeededDraw
-from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule
-from botorch_bandits.acquisition.scores import (
-    Bounds,
     score,
     select_output,
 )
+from botorch_bandits.acquisition.draws import SeededDraw
+from botorch_bandits.acquisition.rules import ArmsRule, LagrangianArmsRule
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,

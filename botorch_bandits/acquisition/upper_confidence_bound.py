@@ -27,9 +27,9 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_required,
+    score,
 )
 from botorch_bandits.acquisition.rules import ArmsRule, RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import (
     GainBound,

@@ -33,8 +33,8 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.base import select_output
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.scores import select_output
 from botorch_bandits.change_points import DetectorEngine, EvidenceEngine, Reset
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule

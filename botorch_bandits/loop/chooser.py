@@ -23,14 +23,15 @@ from torch import Tensor
 from botorch_bandits.acquisition import GPThompsonSampling
 from botorch_bandits.acquisition.base import bandit
 from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
-from botorch_bandits.acquisition.player import Player, player_of
 from botorch_bandits.acquisition.rules import (
     ImprovementArmsRule,
     ListArmsRule,
+    Player,
     RandomizedArmsRule,
     Seen,
     ThompsonArmsRule,
     WidthArmsRule,
+    player_of,
 )
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.change_points import Reset
@@ -45,8 +46,8 @@ from botorch_bandits.confidence.repeats import (
     num_plays_of_ratio,
 )
 from botorch_bandits.core.kernels import kernel_of_output
+from botorch_bandits.core.posterior import Rows
 from botorch_bandits.core.priors import Prior
-from botorch_bandits.core.rows import Rows
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.history import Growing, History, Outcome, Query, flipped_diagnostics
 from botorch_bandits.loop.aspects import (
@@ -77,7 +78,7 @@ from botorch_bandits.loop.settings import (
 )
 from botorch_bandits.loop.view import Aspect, CensoredView, Censors, Feedback, View
 from botorch_bandits.models import CandidatesModel, condition
-from botorch_bandits.models.builder import ModelBuilder
+from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.reading import (
     moments_of_outputs,
     observed_inputs,
@@ -652,7 +653,7 @@ def with_repeats(
 
 
 # --- The two ways from the rows of a view to a point: arms from their posterior, or a model -------
-# On arms, a :class:`~botorch_bandits.acquisition.player.Player` chooses from the exact posterior
+# On arms, a :class:`~botorch_bandits.acquisition.rules.Player` chooses from the exact posterior
 # of all arms, without a BoTorch model. Everywhere else, and where a setting needs a model, the
 # model of the view's rows is built, or the last one extended, and an acquisition function on it
 # is maximized. Both compare the rows with those of the last round; nothing else is kept between

@@ -27,8 +27,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition
-from botorch_bandits.acquisition.scores import Bounds, moments_at
+from botorch_bandits.acquisition.base import BanditAcquisition, Bounds, moments_at
 from botorch_bandits.checks import check_one_of, counted, level_of_users_line
 from botorch_bandits.confidence import EvidenceTable, Guarantee, ModelCheck, check_model
 from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of

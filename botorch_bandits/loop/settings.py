@@ -75,7 +75,7 @@ from botorch_bandits.models import (
     DefaultCandidates,
     FittedSingleTaskGP,
 )
-from botorch_bandits.models.noise_floor import SMALLEST_RATIO, check_range_on_box, output_scale_of
+from botorch_bandits.models.noise import SMALLEST_RATIO, check_range_on_box, output_scale_of
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""

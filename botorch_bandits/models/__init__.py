@@ -5,8 +5,7 @@ and on arms, which make a round fast, compute the same numbers as the BoTorch mo
 """
 
 from botorch_bandits.checks import double_kernel
-from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
-from botorch_bandits.models.builder import RefitWarning
+from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import RINGING_TOLERANCE, posterior_rise, probe_points
 from botorch_bandits.models.fitted import (

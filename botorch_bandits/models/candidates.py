@@ -5,7 +5,7 @@ The reward is a draw from one of the priors on a list; see
 forms:
 
 * :class:`CandidatesModel`, a BoTorch ensemble on any inputs,
-* :class:`~botorch_bandits.acquisition.player.Player`, on a finite set of arms, where each group of
+* :class:`~botorch_bandits.acquisition.rules.Player`, on a finite set of arms, where each group of
   entries is a batch index of :class:`~botorch_bandits.core.posterior.Posterior`.
 
 **The output scale costs nothing.** With :math:`k = s k_1` and the noise variance :math:`s \lambda`,

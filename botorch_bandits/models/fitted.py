@@ -40,9 +40,8 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_weights
 from botorch_bandits.domains import Box, Domain
-from botorch_bandits.models.builder import RefitWarning
-from botorch_bandits.models.growing import IncrementalGP
-from botorch_bandits.models.likelihoods import gaussian_likelihood
+from botorch_bandits.models.bandit_gp import IncrementalGP, RefitWarning
+from botorch_bandits.models.noise import gaussian_likelihood
 from botorch_bandits.random_streams import usual_dtype
 
 

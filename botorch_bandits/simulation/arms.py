@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.player import Replicates
+from botorch_bandits.acquisition.rules import Replicates
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import SimulationResult

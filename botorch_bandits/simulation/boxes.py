@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.base import AcquisitionRecipe, score
 from botorch_bandits.acquisition.rules import WidthArmsRule
-from botorch_bandits.acquisition.scores import score
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_finite, check_kernel_columns
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, RunningPriorSummary
@@ -28,7 +27,7 @@ from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.core.kernels import kernel_function
 from botorch_bandits.domains import ORDINARY, Box
 from botorch_bandits.models import BanditGP, BanditGPRecipe
-from botorch_bandits.models.noise_floor import check_range_on_box
+from botorch_bandits.models.noise import check_range_on_box
 from botorch_bandits.optim import (
     MAXIMUM_DIMENSION,
     MAXIMUM_ROWS_FOR_DIFFERENCES,

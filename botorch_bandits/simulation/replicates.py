@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from botorch_bandits.acquisition import RandomSearch
-from botorch_bandits.acquisition.player import Replicates, player_of
+from botorch_bandits.acquisition.rules import Replicates, player_of
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.problems import ChangingProblem

@@ -15,10 +15,9 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.player import Replicates, player_of
-from botorch_bandits.acquisition.rules import WidthArmsRule
+from botorch_bandits.acquisition.rules import Replicates, WidthArmsRule, player_of
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.core.rows import Rows
+from botorch_bandits.core.posterior import Rows
 
 from .cases import uniform
 

@@ -27,7 +27,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition.player import Replicates
+from botorch_bandits.acquisition.rules import Replicates
 from botorch_bandits.acquisition.thompson_sampling import TopTwoArmsRule
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.core.priors import Prior

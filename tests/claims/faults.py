@@ -18,7 +18,7 @@ import torch
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
-from botorch_bandits.acquisition.player import Player as ArmsPlayer
+from botorch_bandits.acquisition.rules import Player as ArmsPlayer
 from botorch_bandits.confidence import (
     CandidateEvidence,
     GainBound,
@@ -29,7 +29,7 @@ from botorch_bandits.confidence import theorems as words
 from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.width_rules import PriorSummary
-from botorch_bandits.core.rows import Rows
+from botorch_bandits.core.posterior import Rows
 from botorch_bandits.history import History
 from claims.campaign import tally
 from claims.judging import REFUTED

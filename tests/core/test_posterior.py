@@ -12,12 +12,18 @@ from models.textbook import double, information_gain, uniform
 from other_device import other_device
 from torch import Tensor
 
-from botorch_bandits.core.conditioner import Conditioner, RoundConditioner
 from botorch_bandits.core.kernels import TimeDecayKernel
-from botorch_bandits.core.posterior import Posterior
+from botorch_bandits.core.posterior import (
+    FEW_OPERATIONS,
+    Conditioner,
+    Posterior,
+    RoundConditioner,
+    RoundPosterior,
+    Rows,
+    changes_between,
+    extended,
+)
 from botorch_bandits.core.priors import Prior, Stack, prior_of, root_of
-from botorch_bandits.core.round_posterior import FEW_OPERATIONS, RoundPosterior, extended
-from botorch_bandits.core.rows import Rows, changes_between
 
 DTYPE = torch.float64
 POINTS = uniform(25, 2, seed=0)

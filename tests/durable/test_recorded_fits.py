@@ -13,7 +13,7 @@ from models.textbook import line
 
 from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound
 from botorch_bandits.loop.store import Event, NewEvent, open_store, read_store
-from botorch_bandits.models.builder import ModelBuilder
+from botorch_bandits.models.bandit_gp import ModelBuilder
 from tests.records import entries_of, rebuilt
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.models import condition, hallucinate
-from botorch_bandits.models.growing import LeanPosterior
-from botorch_bandits.models.likelihoods import collapse
+from botorch_bandits.models.bandit_gp import LeanPosterior
+from botorch_bandits.models.noise import collapse
 
 from .textbook import (
     KernelFunction,

@@ -24,9 +24,9 @@ from botorch_bandits import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.player import Player, player_of
+from botorch_bandits.acquisition.rules import Player, player_of
 from botorch_bandits.confidence.candidates import CandidateEvidence, RefutedListWarning
-from botorch_bandits.core.rows import Rows
+from botorch_bandits.core.posterior import Rows
 from botorch_bandits.models import BanditGP, candidates
 from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.prior_lists import (

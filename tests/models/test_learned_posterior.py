@@ -27,7 +27,7 @@ from torch.nn.functional import one_hot
 
 from botorch_bandits.core.box import BoxPosterior
 from botorch_bandits.models import LearnedGP
-from botorch_bandits.models.growing import LeanPosterior
+from botorch_bandits.models.bandit_gp import LeanPosterior
 
 from .textbook import double, uniform, value_and_gradient
 

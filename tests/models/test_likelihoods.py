@@ -17,7 +17,7 @@ from botorch_bandits import (
     DMMUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.models.likelihoods import collapse
+from botorch_bandits.models.noise import collapse
 
 from .textbook import uniform
 

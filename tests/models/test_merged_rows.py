@@ -15,7 +15,7 @@ from botorch_bandits import (
     LogExpectedImprovement,
 )
 from botorch_bandits.history import History
-from botorch_bandits.models.builder import FEWEST_ROWS, ModelBuilder
+from botorch_bandits.models.bandit_gp import FEWEST_ROWS, ModelBuilder
 from botorch_bandits.models.fits import log_marginal_likelihood
 from tests.records import rebuilt
 

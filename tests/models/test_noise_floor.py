@@ -15,7 +15,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.noise_floor import output_scale_of
+from botorch_bandits.models.noise import output_scale_of
 
 from .textbook import double, line
 

@@ -222,7 +222,7 @@ def test_refits_are_a_chain_of_warm_starts() -> None:
 
 
 def test_a_changed_row_changes_the_links_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    import botorch_bandits.models.builder as module
+    import botorch_bandits.models.bandit_gp as module
 
     fits: list[int] = []
     plain: Callable[..., Any] = module.fit_gpytorch_mll
@@ -267,7 +267,7 @@ def test_a_fit_that_draws_draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -
         mll.model.covar_module.outputscale = torch.rand((), dtype=torch.float64)
         return mll
 
-    monkeypatch.setattr("botorch_bandits.models.builder.fit_gpytorch_mll", drawing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", drawing)
 
     def scale(seed: int, num_rows: int) -> float:
         torch.rand(7)  # what others draw must not matter
@@ -285,7 +285,7 @@ def test_a_failed_fit_is_warned_of_and_keeps_the_starting_values(
         mll.model.covar_module.outputscale = double(1e9)
         raise ModelFittingError("all attempts failed")
 
-    monkeypatch.setattr("botorch_bandits.models.builder.fit_gpytorch_mll", failing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", failing)
     with pytest.warns(RefitWarning, match=r"10 rows failed \(all"):
         model = refitting()(X[:12], Y[:12])
     assert hyperparameters(model) == pytest.approx([0.5, 1.0, 0.1], rel=1e-12)
@@ -296,7 +296,7 @@ def test_a_noise_fitted_to_its_lower_end_builds_a_model(monkeypatch: pytest.Monk
         mll.model.likelihood.noise_covar.raw_noise.data.fill_(-1e3)
         return mll
 
-    monkeypatch.setattr("botorch_bandits.models.builder.fit_gpytorch_mll", vanishing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", vanishing)
     model = refitting()(X[:12], Y[:12])
     assert model.likelihood.noise.item() == pytest.approx(1e-10, rel=1e-9)
 

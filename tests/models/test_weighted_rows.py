@@ -15,7 +15,7 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.loop import ExponentialWeights, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.models.builder import FEWEST_ROWS
+from botorch_bandits.models.bandit_gp import FEWEST_ROWS
 from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.reading import hallucinate
 

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from botorch_bandits import Arms
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.player import Player, player_of
-from botorch_bandits.acquisition.rules import Seen
-from botorch_bandits.acquisition.scores import Bounds
+from botorch_bandits.acquisition.base import Bounds
+from botorch_bandits.acquisition.rules import Player, Seen, player_of
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
@@ -37,7 +36,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.core.rows import Rows
+from botorch_bandits.core.posterior import Rows
 from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.problems import (
     ArmsProblem,
