@@ -40,7 +40,7 @@ from botorch_bandits import (
     SlidingWindow,
     Space,
 )
-from botorch_bandits.confidence.igp_ucb import SUB_GAUSSIAN_ROWS
+from botorch_bandits.confidence.theorems import SUB_GAUSSIAN_ROWS
 from botorch_bandits.loop.reports import Recommendation
 from botorch_bandits.models import candidate_grid
 
