@@ -46,6 +46,7 @@ from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.theorems import (
     EXACT_CONSTRAINTS,
     NOISY_CONSTRAINTS,
+    OF_EPOCHS,
     Theorem,
     guarantee_of,
 )
@@ -423,8 +424,9 @@ class EpochRule(MultiplierRule):
             is_capped=self.max_multiplier is not None,
             is_linear_beyond=not self.penalty.is_linear and self.penalty.is_linear_beyond,
         )
-        constants, assumed = {"epoch_length": float(self.epoch_length)}, self.penalty.assumed
-        return guarantee_of(theorem, facts, constants, assumptions=assumed, of_use=())
+        constants = {**facts.constants, "epoch_length": float(self.epoch_length)}
+        assumed = self.penalty.assumed
+        return guarantee_of(theorem, facts, constants, assumptions=assumed, of_use=OF_EPOCHS)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ from botorch_bandits.change_points import Reset
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, WidthRule
 from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
-from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.prior_reading import read_prior
 from botorch_bandits.confidence.repeats import (
     most_choices,
@@ -62,19 +61,13 @@ from botorch_bandits.loop.aspects import (
     with_feedback,
 )
 from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
-from botorch_bandits.loop.guarantees import (
-    PENALIZED,
-    SettingsOfEpochs,
-    facts_of,
-    guarantee_of,
-    with_note_on_size,
-    with_regret,
-)
+from botorch_bandits.loop.guarantees import facts_of, guarantee_of, other_epochs
 from botorch_bandits.loop.settings import (
     LoopSettings,
     Restriction,
     forgetful_recipe,
     model_of,
+    settings_in_epoch,
 )
 from botorch_bandits.loop.view import Aspect, CensoredView, Censors, Feedback, View
 from botorch_bandits.models import CandidatesModel, condition
@@ -115,8 +108,8 @@ class Chooser:
         """See the class."""
         self._minimizes, self._is_random = not settings.maximize, settings.is_random
         self._has_time = settings.drift_rate is not None
-        self._of_epochs = SettingsOfEpochs(settings)
-        self._settings = settings = self._of_epochs.now(None)
+        self._given, self._settings = settings, settings_in_epoch(settings)
+        settings = self._settings
         self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._priors: tuple[Prior, ...] = ()  # kept after resets
@@ -162,13 +155,14 @@ class Chooser:
 
         Both are built anew if a segment, an epoch with its own model, or weighting has begun.
         """
-        differ, multipliers = self._of_epochs.differ, self.multipliers
+        differ, multipliers = bool(self._given.models_of_epochs), self.multipliers
         epoch = multipliers.num_epochs if multipliers is not None and differ else 0
         segment = self.first, epoch, self._history.num_weighted > 0
         if segment != self._segment:
             self._segment = segment
-            if differ:
-                self._settings, self._priors = self._of_epochs.now(multipliers), ()
+            if differ and multipliers is not None:
+                self._settings = settings_in_epoch(self._given, multipliers.epoch)
+                self._priors = ()
             self._arms, self._models = self._new_arms(), ModelEngine(self._settings)
         return self._arms, self._models
 
@@ -439,7 +433,10 @@ class Chooser:
         acquisition, domain = self.acquisition_now(latest, now)
         told = self.guarantee_of(acquisition, domain), acquisition, self._settings
         guarantee = with_forecasts(
-            *told, self._history, cache=self._gains, has_several_models=self._of_epochs.differ
+            *told,
+            self._history,
+            cache=self._gains,
+            has_several_models=bool(self._given.models_of_epochs),
         )
         if self._settings.restart is None:
             return guarantee
@@ -475,16 +472,12 @@ class Chooser:
         settings, history = self._settings, self._history
         starts = [reset.after_round for reset in self.restarts.resets]
         facts = facts_of(settings, history, self.restarts.number, of_choices)
-        of_epoch = Facts(
-            outcome=facts.outcome, minimizes=facts.minimizes, is_alone=False, **PENALIZED
-        )
-        others = self._of_epochs.others(self.multipliers, domain, of_epoch)
+        others = other_epochs(self._given, self.multipliers, domain, facts)
         guarantee = guarantee_of(acquisition, facts, settings, history, domain, starts, others)
-        guarantee = with_regret(guarantee, history, starts)
         if settings.repeats is not None:
             keeps_all = settings.forgetting is None and not starts
             guarantee = with_repeats(guarantee, history, settings.repeats, keeps_all)
-        return with_note_on_size(guarantee, history)
+        return guarantee
 
     def _origin_of_draw(self, view: View) -> str | None:
         """Return why the point of a round is drawn uniformly; None if it is not."""

@@ -8,12 +8,14 @@ the statements amount to in the rounds so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from numpy.typing import NDArray
 
 from botorch_bandits.acquisition import (
     BanditAcquisition,
@@ -30,19 +32,18 @@ from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.confidence.theorems import (
     NO_ROUND,
     NOT_EVERY_ROUND,
-    OF_EPOCHS,
     OF_SEPARATE_BOUNDS,
     RATES,
     concluded,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.history import History, Query, outcome_told_at_once
+from botorch_bandits.history import History, outcome_told_at_once
 from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.settings import (
     LoopSettings,
     is_played_as,
     model_of,
-    settings_of_model,
+    settings_in_epoch,
 )
 
 PENALIZED: dict[str, Any] = {
@@ -173,6 +174,71 @@ def _of_constraints(settings: LoopSettings, history: History) -> dict[str, Any]:
     return {"constraints": "penalized", "is_covered": is_covered, "may_draw": draws}
 
 
+# --- what the log says of each round --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What statements need to know of the rounds so far; one entry for each query, in order.
+
+    Attributes:
+        last_start: The number of rounds before the running segment.
+        is_chosen: Whether the method chose the point, with nothing that was retracted later.
+        has_all: Whether, in addition, every earlier outcome of the segment had arrived. The fate of
+            the query itself does not matter: if a bound holds in expectation over the choice, it
+            would become invalid if rounds were left out according to the chosen points, such as
+            those at which queries fail.
+        choice: The number of the round whose point a repeat plays again; 0 if it is none, or if the
+            point was chosen from a part of the domain.
+        round: The round, counted from the last reset.
+        width: The factor on the standard deviation; NaN if it is not on record.
+        deviation: The posterior standard deviation at the point, in raw outcome units.
+    """
+
+    last_start: int
+    is_chosen: NDArray[np.bool_]
+    has_all: NDArray[np.bool_]
+    choice: NDArray[np.int64]
+    round: NDArray[np.int64]
+    width: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    @property
+    def is_known(self) -> NDArray[np.bool_]:
+        """Whether width and deviation of a round are on record."""
+        return ~np.isnan(self.width + self.deviation)
+
+
+def rounds_of(history: History, starts: Collection[int] = ()) -> Rounds:
+    """Fold a log into what statements need to know of its rounds.
+
+    Args:
+        history: The history of all rounds.
+        starts: The ids of the first queries of later segments, in which outcomes from before are
+            not needed.
+    """
+    queries, withdrawn = history.queries, set(history.rounds_with_retracted())
+    ended = {
+        event.query_id: math.inf if event.avoided else event.arrived_round  # it stays occupied
+        for event in history.events
+    }
+    entries, start, latest = [], 0, 0.0  # latest: when the last earlier outcome arrived
+    for query in queries:
+        if query.id in starts:
+            start, latest = query.id, 0.0
+        number, known = query.round_number, query.diagnostics
+        is_chosen = query.origin == "acquisition" and number not in withdrawn
+        choice = int(known["choice_round"]) if query.origin == "repeat" else 0
+        choice *= choice == 0 or queries[choice - 1].restriction is None
+        width = known.get("width", math.nan), known.get("standard_deviation", math.nan)
+        entries.append((is_chosen, is_chosen and latest < number, choice, number - start, *width))
+        latest = max(latest, ended.get(query.id, math.inf))
+    kinds: tuple[type, ...] = (bool, bool, int, int, float, float)
+    columns = zip(*entries, strict=True) if entries else [()] * len(kinds)
+    arrays: Any = (np.array(c, dtype=kind) for c, kind in zip(columns, kinds, strict=True))
+    return Rounds(max(starts, default=0), *arrays)
+
+
 # --- evaluation ---------------------------------------------------------------------------------
 
 
@@ -182,10 +248,10 @@ def guarantee_of(
     settings: LoopSettings,
     history: History,
     domain: Domain,
-    starts: Sequence[int] = (),
+    starts: Collection[int] = (),
     others: Sequence[OtherEpoch] | None = None,
 ) -> Guarantee:
-    """Return what an acquisition function guarantees in a loop, with numbers for constraints.
+    """Return what an acquisition function guarantees in a loop, with numbers for the rounds so far.
 
     Args:
         acquisition: The acquisition function of the next round, built without pending points.
@@ -193,24 +259,24 @@ def guarantee_of(
         settings: The loop's settings.
         history: The history of all rounds.
         domain: The domain on which it is maximized.
-        starts: See :func:`.rounds_with_all_outcomes`.
+        starts: See :func:`rounds_of`.
         others: Earlier epochs with other models, if each epoch has its own.
     """
-    rule = settings.constraints
+    rule, rounds, given = settings.constraints, rounds_of(history, starts), (settings, history)
     if facts.constraints == "penalized":
-        inner = _of_acquisition(acquisition, replace(facts, **PENALIZED), settings, history, domain)
+        inner = _of_acquisition(acquisition, replace(facts, **PENALIZED), *given, domain)
         guarantee = _of_epochs(inner, facts, settings, others)
         # the proof needs every round; that some are missing is a gap
-        if len(rounds_with_all_outcomes(history, starts)) == history.num_queries:
+        if rounds.has_all.all():
             deviations = [other.prior_deviation for other in others or ()]
             summary = PriorSummary(model_of(acquisition))
-            guarantee = with_epochs(guarantee, settings, history, summary, deviations)
+            guarantee = with_epochs(guarantee, *given, rounds, summary, deviations)
     else:
-        guarantee = _of_acquisition(acquisition, facts, settings, history, domain)
+        guarantee = _of_acquisition(acquisition, facts, *given, domain)
         if rule is not None:
             # rounds are counted even where a restart voids the statements about them
             segment = replace(facts, restart="")
-            of_segment = _of_acquisition(acquisition, segment, settings, history, domain)
+            of_segment = _of_acquisition(acquisition, segment, *given, domain)
             of_segment = concluded(of_segment, segment, OF_SEPARATE_BOUNDS)
             holds = of_segment.regret is not None and of_segment.regret.holds
             promised = rule.guarantee(facts)
@@ -221,8 +287,10 @@ def guarantee_of(
             )
             guarantee = concluded(guarantee, facts, OF_SEPARATE_BOUNDS)
             if holds:
-                guarantee = with_certificate(guarantee, history, starts, rule.constraint_bound)
-    return _at_delta_of_all(guarantee, facts.share) if facts.restart == "known" else guarantee
+                guarantee = with_certificate(guarantee, history, rounds, rule.constraint_bound)
+    if facts.restart == "known":
+        guarantee = _at_delta_of_all(guarantee, facts.share)
+    return with_note_on_size(with_regret(guarantee, rounds), history)
 
 
 def _of_acquisition(
@@ -281,33 +349,32 @@ def _of_epochs(
         others: Earlier epochs with other models, if each epoch has its own.
     """
     assert settings.constraints is not None
-    promised, options = settings.constraints.guarantee(facts), complete_options(settings)
-    regret, violation, delta = promised.regret, promised.violation, options.get("delta")
-    assert regret is not None
-    assert violation is not None
-    added = 0.0 if inner.regret is None else inner.regret.added
-    names = ("delta", "noise_bound")
+    options, names = complete_options(settings), ("delta", "noise_bound")
     of_loop = {name: options[name] for name in names if is_number(options.get(name))}
     of_epoch = {
         f"{name}_of_epoch" if name in names else name: value
         for name, value in inner.constants.items()
     }
+    facts = replace(
+        facts,
+        inner=inner.method,
+        variation=0.0 if inner.regret is None else 0.5 * inner.regret.added,
+        has_models=others is not None,
+        constants={**of_loop, **of_epoch},
+    )
+    promised = settings.constraints.guarantee(facts)
     guarantee = replace(
         promised,
         method=f"{promised.method}, played by {inner.method}",
         bands=inner.bands,
-        regret=replace(regret, delta=delta, added=added),
-        violation=replace(violation, delta=delta),
-        constants={**of_loop, **of_epoch, **promised.constants},
         is_drawn=inner.is_drawn,
     )
     guarantee = guarantee.with_gaps(*inner.gaps).with_assumptions(*inner.assumptions)
-    for other in others or ():
-        guarantee = guarantee.with_assumptions(*other.guarantee.assumptions)
-        gaps = [f"in epoch {other.number}: {gap}" for gap in other.guarantee.gaps]
+    for number, of_other, _ in others or ():
+        guarantee = guarantee.with_assumptions(*of_other.assumptions)
+        gaps = [f"in epoch {number}: {gap}" for gap in of_other.gaps]
         guarantee = guarantee.with_gaps(*gaps, of=RATES)
-    facts = replace(facts, inner=inner.method, variation=added, has_models=others is not None)
-    return concluded(guarantee, facts, OF_EPOCHS)
+    return guarantee
 
 
 def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
@@ -334,59 +401,7 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
 # epochs, so a statement about them that does not hold for one model does not hold at all.
 
 
-class SettingsOfEpochs:
-    """The settings of a loop epoch by epoch, for outcomes in the sign of the model.
-
-    Args:
-        settings: The settings as the user gave them.
-
-    Attributes:
-        differ: Whether epochs have different models.
-    """
-
-    def __init__(self, settings: LoopSettings) -> None:
-        """See the class."""
-        self._settings = settings
-        self.differ = bool(settings.models_of_epochs)
-
-    def now(self, multipliers: Multipliers | None) -> LoopSettings:
-        """Return the settings of the running epoch.
-
-        Args:
-            multipliers: The state of the multipliers, if there are constraints.
-        """
-        if multipliers is None or not self.differ:
-            return self.in_epoch()
-        return self.in_epoch(multipliers.epoch)
-
-    def in_epoch(self, epoch: int = 1) -> LoopSettings:
-        """Return the settings of an epoch.
-
-        Args:
-            epoch: The number of the epoch in its segment, from 1.
-        """
-        settings = self._settings.in_epoch(epoch)
-        return settings if settings.maximize else settings_of_model(settings)
-
-    def others(
-        self, multipliers: Multipliers | None, domain: Domain, facts: Facts
-    ) -> list[OtherEpoch] | None:
-        """Return earlier epochs with other models; None if there is one model for all epochs.
-
-        Args:
-            multipliers: See :meth:`now`.
-            domain: The domain on which the acquisition function of the next round is maximized.
-            facts: The facts of an epoch without data.
-        """
-        if not self.differ or multipliers is None:
-            return None
-        if self._settings.restart is not None:
-            return []  # then no statement covers all epochs
-        return other_epochs(self.in_epoch, multipliers, domain, facts)
-
-
-@dataclass(frozen=True)
-class OtherEpoch:
+class OtherEpoch(NamedTuple):
     """An earlier epoch whose model differs from that of the running one.
 
     Attributes:
@@ -401,33 +416,34 @@ class OtherEpoch:
 
 
 def other_epochs(
-    settings_in: Callable[[int], LoopSettings],
-    multipliers: Multipliers,
-    domain: Domain,
-    facts: Facts,
-) -> list[OtherEpoch]:
+    settings: LoopSettings, multipliers: Multipliers | None, domain: Domain, facts: Facts
+) -> list[OtherEpoch] | None:
     """Return one earlier epoch for each model that differs from that of the running epoch.
 
     Args:
-        settings_in: A function from an epoch's number to the loop's settings in it.
-        multipliers: The multipliers of a loop that never restarted: epochs are counted once.
+        settings: The loop's settings as the user gave them.
+        multipliers: The multipliers, if there are constraints.
         domain: The domain on which the acquisition function of the next round is maximized.
-        facts: The facts of an epoch without data.
+        facts: The facts of the loop.
+
+    Returns:
+        None if there is one model for all epochs.
     """
+    if not settings.models_of_epochs or multipliers is None:
+        return None
+    if settings.restart is not None or settings.played is None:
+        return []  # no statement covers all epochs
+    facts = Facts(outcome=facts.outcome, minimizes=facts.minimizes, is_alone=False, **PENALIZED)
     *earlier, latest = multipliers.updates
-    now = settings_in(latest.epoch)
-    seen, found = [now.recipe], []
+    seen, found = [settings_in_epoch(settings, latest.epoch).recipe], []
     for update in earlier:
-        settings = settings_in(update.epoch)
-        recipe, played = settings.recipe, settings.played
-        if recipe is None or recipe in seen:
+        own = settings_in_epoch(settings, update.epoch)
+        if own.recipe is None or own.played is None or own.recipe in seen:
             continue
-        seen.append(recipe)
-        if played is None:
-            continue  # no theorem is stated for it
-        dim = settings.context_dim + settings.domain.dim
-        empty = recipe(torch.empty(0, dim, dtype=DTYPE), torch.empty(0, 1, dtype=DTYPE))
-        built = bandit(played.build(empty, domain, round_number=1))
+        seen.append(own.recipe)
+        dim = own.context_dim + own.domain.dim
+        empty = own.recipe(torch.empty(0, dim, dtype=DTYPE), torch.empty(0, 1, dtype=DTYPE))
+        built = bandit(own.played.build(empty, domain, round_number=1))
         if built is not None:
             (prior,) = PriorSummary(empty).active.values()
             deviation = float(prior.standard_deviation)
@@ -436,145 +452,69 @@ def other_epochs(
 
 
 # --- The numbers of a loop's statements: bounds on regret and violation of the rounds so far ------
-#
-# Each is a sum over the rounds that a statement covers, of what their diagnostics contain.
 
 
-def rounds_with_all_outcomes(history: History, starts: Iterable[int] = ()) -> list[Query]:
-    """Return the queries that the method chose when every earlier outcome had arrived.
-
-    Outcomes from before the last reset are not required. The fate of the query itself does not
-    matter: if a bound holds in expectation over the choice, it would become invalid if rounds were
-    left out according to the chosen points, such as those at which queries fail. A query that was
-    chosen with an outcome that was withdrawn later is not included.
-
-    Args:
-        history: The history of all rounds.
-        starts: The ids of the first queries of later segments.
-    """
-    ended = {
-        event.query_id: math.inf if event.avoided else event.arrived_round  # it stays occupied
-        for event in history.events
-    }
-    withdrawn, begins = set(history.rounds_with_retracted()), set(starts)
-    found, latest = [], 0.0  # the round in which the last earlier outcome arrived
-    for query in history.queries:
-        if query.id in begins:
-            latest = 0.0
-        if (
-            query.origin == "acquisition"
-            and latest < query.round_number
-            and query.round_number not in withdrawn
-        ):
-            found.append(query)
-        latest = max(latest, ended.get(query.id, math.inf))
-    return found
-
-
-def with_regret(guarantee: Guarantee, history: History, starts: Iterable[int] = ()) -> Guarantee:
+def with_regret(guarantee: Guarantee, rounds: Rounds) -> Guarantee:
     """Return a guarantee with numbers for the rounds so far that its statement on regret covers.
+
+    The regret of a round is at most ``factor * width * standard_deviation + tail / t ** 2 +
+    added``. Each play of a point has the bound of its choice.
 
     Args:
         guarantee: The guarantee of the acquisition.
-        history: The history of all rounds.
-        starts: See :func:`rounds_with_all_outcomes`.
+        rounds: The rounds so far.
     """
     regret = guarantee.regret
     if regret is None or not regret.holds or guarantee.theorem is None:
         return guarantee
     if regret.num_rounds is not None:  # counted already
         return guarantee
-    bounds = dict(_bounds_of_rounds(regret, history, starts))
-    num_others = history.num_queries - len(bounds)
+    counts_all = regret.covers_pending or regret.counts_pending
+    covered = (rounds.is_chosen if counts_all else rounds.has_all) & rounds.is_known
+    factor = math.nan if regret.factor is None else regret.factor
+    bounds = factor * rounds.width * rounds.deviation + regret.tail / rounds.round**2
+    bounds = bounds + regret.added
+    if regret.factor is not None and not regret.is_expected:
+        for i in rounds.choice.nonzero()[0]:
+            choice = rounds.choice[i] - 1
+            bounds[i], covered[i] = bounds[choice], covered[choice]
+    num_rounds, largest = int(covered.sum()), regret.largest
+    num_others = len(covered) - num_rounds
     if num_others and regret.needs_every_round:
-        return guarantee.with_gaps(
-            ALONE.say(NOT_EVERY_ROUND, num=num_others, num_rounds=history.num_queries), of=RATES
-        )
-    largest = regret.largest
-    if num_others and not bounds and largest is None:
-        return guarantee.with_gaps(
-            ALONE.say(NO_ROUND, num_rounds=history.num_queries), of=("regret",)
-        )
-    known = bounds.values() if largest is None else [min(b, largest) for b in bounds.values()]
-    has_number = not any(map(math.isnan, bounds.values()))
-    total = math.fsum(known) if has_number else None
-    if bounds and largest is not None and None not in (regret.num_points, regret.delta):
-        drawn = [history.queries[number - 1] for number in bounds]
-        total = _bound_of_draws(drawn, regret, starts, largest)
+        gap = ALONE.say(NOT_EVERY_ROUND, num=num_others, num_rounds=len(covered))
+        return guarantee.with_gaps(gap, of=RATES)
+    if num_others and not num_rounds and largest is None:
+        gap = ALONE.say(NO_ROUND, num_rounds=len(covered))
+        return guarantee.with_gaps(gap, of=("regret",))
+    known = bounds[covered]
+    total = None
+    if not np.isnan(known).any():
+        total = math.fsum(known if largest is None else np.minimum(known, largest))
+    if num_rounds and largest is not None and None not in (regret.num_points, regret.delta):
+        total = _bound_of_draws(rounds, covered, regret, largest)
     told = replace(
         regret,
         bound=total,
-        num_rounds=len(bounds),
+        num_rounds=num_rounds,
         num_others=num_others,
         bound_of_others=None if largest is None else largest * num_others,
     )
     return replace(guarantee, regret=told)
 
 
-def _bounds_of_rounds(
-    regret: RegretStatement, history: History, starts: Iterable[int]
-) -> Iterator[tuple[int, float]]:
-    """Yield the rounds that a statement covers, and a bound on the regret of each.
-
-    Each play of a point has the bound of its choice, unless that is for a part of the domain.
-    """
-    if regret.covers_pending or regret.counts_pending:
-        withdrawn = set(history.rounds_with_retracted())
-        covered = [
-            query
-            for query in history.queries
-            if query.origin == "acquisition" and query.round_number not in withdrawn
-        ]
-    else:
-        covered = rounds_with_all_outcomes(history, starts)
-    of_choices: dict[int, float] = {}
-    for query in covered:
-        bound = _bound_of_round(query, regret, starts)
-        if bound is not None:
-            yield query.round_number, bound
-            if query.restriction is None:
-                of_choices[query.round_number] = bound
-    if regret.factor is None or regret.is_expected:
-        return
-    for query in history.queries:
-        choice = int(query.diagnostics["choice_round"]) if query.origin == "repeat" else 0
-        if choice in of_choices:
-            yield query.round_number, of_choices[choice]
-
-
-def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]) -> float | None:
-    """Return the bound on one round's regret; NaN if rounds have none, None without diagnostics.
-
-    The round ``t`` of the theorem is counted from the last reset.
-    """
-    known = query.diagnostics
-    if "width" not in known or "standard_deviation" not in known:
-        return None
-    if regret.factor is None:
-        return math.nan
-    width, deviation = known["width"], known["standard_deviation"]
-    tail = regret.tail / _round_of_segment(query, starts) ** 2
-    return regret.factor * width * deviation + tail + regret.added
-
-
-def _round_of_segment(query: Query, starts: Iterable[int]) -> int:
-    """Return the round of a query, counted from the last reset."""
-    return query.round_number - max((start for start in starts if start <= query.id), default=0)
-
-
 def _bound_of_draws(
-    covered: list[Query], regret: RegretStatement, starts: Iterable[int], largest: float
+    rounds: Rounds, covered: NDArray[np.bool_], regret: RegretStatement, largest: float
 ) -> float | None:
     """Return a bound on the regret of all rounds that were drawn, taken together."""
-    if any(start > covered[0].id for start in starts):
+    if rounds.last_start > covered.argmax():
         return None  # each segment has its own theorem
     assert regret.num_points is not None
     assert regret.prior_deviation is not None
     assert regret.delta is not None
     return realized_ts_regret_bound(
-        [query.diagnostics["width"] for query in covered],
-        [query.diagnostics["standard_deviation"] for query in covered],
-        [_round_of_segment(query, starts) for query in covered],
+        rounds.width[covered].tolist(),
+        rounds.deviation[covered].tolist(),
+        rounds.round[covered].tolist(),
         regret.num_points,
         largest,
         regret.prior_deviation,
@@ -585,7 +525,7 @@ def _bound_of_draws(
 def with_certificate(
     guarantee: Guarantee,
     history: History,
-    starts: Iterable[int] = (),
+    rounds: Rounds,
     clipped_at: float | None = None,
 ) -> Guarantee:
     """Return a guarantee with numbers for regret and violation from separate confidence bounds.
@@ -598,18 +538,15 @@ def with_certificate(
         guarantee: The guarantee of an upper confidence bound on separate models of reward and
             constraints.
         history: The history of all rounds.
-        starts: See :func:`rounds_with_all_outcomes`.
+        rounds: What is known of these rounds.
         clipped_at: The bound on the absolute values of constraints, which clips their lower bounds.
     """
     if guarantee.regret is None or guarantee.violation is None or not history.num_queries:
         return guarantee
-    regret, violations = [], []
-    for query in rounds_with_all_outcomes(history, starts):
-        known = query.diagnostics
-        if "width" not in known:  # a history was given without diagnostics
-            continue
-        mean = known["mean"] if history.maximize else 0.0 - known["mean"]
-        lower = mean - known["width"] * known["standard_deviation"]
+    regret, violations, sign = [], [], 1.0 if history.maximize else -1.0
+    for i in (rounds.has_all & rounds.is_known).nonzero()[0]:
+        known = history.queries[i].diagnostics
+        lower = sign * known["mean"] - known["width"] * known["standard_deviation"]
         regret.append(known["acquisition_value"] - lower)
         violations.append(
             [
@@ -648,6 +585,7 @@ def with_epochs(
     guarantee: Guarantee,
     settings: LoopSettings,
     history: History,
+    rounds: Rounds,
     summary: PriorSummary,
     deviations: Sequence[float] = (),
 ) -> Guarantee:
@@ -668,17 +606,13 @@ def with_epochs(
     rule, regret, violation = settings.constraints, guarantee.regret, guarantee.violation
     if regret is None or violation is None or not (regret.holds and violation.holds):
         return guarantee
-    if history.num_queries > history.num_arrived or not history.num_queries:
+    is_complete = history.num_queries == history.num_arrived and rounds.is_known.all()
+    if not history.num_queries or not is_complete:
         return guarantee
     assert rule is not None
     assert settings.played is not None
-    options = complete_options(settings)
-    seen = [query.diagnostics for query in history.queries]
-    if not all("width" in each for each in seen):
-        return guarantee
-    bound = math.fsum(
-        2.0 * each["width"] * each["standard_deviation"] + regret.added for each in seen
-    )
+    options, constants = complete_options(settings), dict(guarantee.constants)
+    bound = math.fsum(2.0 * rounds.width * rounds.deviation + regret.added)
     told = [history.outcome(query.id) for query in history.queries]
     values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)
     violations = values.sum(0)
@@ -688,29 +622,25 @@ def with_epochs(
             return guarantee
         if options["units"] == "prior":
             # the noise of all epochs, whose models may have different scales
-            noise *= max(
-                (float(next(iter(summary.active.values())).standard_deviation), *deviations)
-            )
+            noise *= max(float(summary.active[0].standard_deviation), *deviations, 0.0)
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
-        multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
+        rows = [[query.diagnostics[name] for name in names] for query in history.queries]
+        multipliers = torch.tensor(rows, dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
         bound += noise_sum - float((multipliers * values).sum())
         share = delta / (4.0 * rule.num_constraints)
-        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: known after the run
-        guarantee = replace(
-            guarantee, constants={**guarantee.constants, "realized_violation": realized}
-        )
+        # Appendix D: known after the run
+        constants["realized_violation"] = float(violations.clamp_min(0.0).norm())
         violations = violations + _largest_noise_sum(float(len(values)), noise, share)
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
-    if is_played_as(
-        settings.played.acquisition_class, GPThompsonSampling
-    ):  # a draw is not an upper bound
-        return replace(guarantee, violation=replace(violation, bound=worst, **counts))
+    # a draw is not an upper bound
+    draws = is_played_as(settings.played.acquisition_class, GPThompsonSampling)
     return replace(
         guarantee,
-        regret=replace(regret, bound=bound, **counts),
+        regret=regret if draws else replace(regret, bound=bound, **counts),
         violation=replace(violation, bound=worst, **counts),
+        constants=constants,
     )
 
 

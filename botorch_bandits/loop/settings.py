@@ -773,6 +773,17 @@ def turned(value: float) -> float:
     return 0.0 - value
 
 
+def settings_in_epoch(settings: LoopSettings, epoch: int = 1) -> LoopSettings:
+    """Return the settings of an epoch, for outcomes in the sign of the model.
+
+    Args:
+        settings: The settings as the user gave them.
+        epoch: The number of the epoch in its segment, from 1.
+    """
+    settings = settings.in_epoch(epoch)
+    return settings if settings.maximize else settings_of_model(settings)
+
+
 def settings_of_model(settings: LoopSettings) -> LoopSettings:
     """Return settings for outcomes of the opposite sign: everything stated about a cost is negated.
 

@@ -30,7 +30,6 @@ from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.posterior import Rows
-from botorch_bandits.history import History
 from claims.campaign import tally
 from claims.judging import REFUTED
 from claims.running import Player, Run
@@ -39,7 +38,6 @@ from claims.settings import AXES, LIST, Setting
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
 forecasts: Any = botorch_bandits.loop.forecasts
-epochs: Any = botorch_bandits.loop.guarantees
 
 BOX = "box, d = 1"
 
@@ -131,18 +129,18 @@ def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
 
 def every_round_counted() -> contextlib.AbstractContextManager[Any]:
     """The statement on regret counts rounds that the method did not choose with all at hand."""
-    original = chooser.with_regret
+    original = guarantees.with_regret
 
-    def believe(guarantee: Guarantee, history: History, *args: Any, **kwargs: Any) -> Guarantee:
-        told = original(guarantee, history, *args, **kwargs)
+    def believe(guarantee: Guarantee, rounds: Any) -> Guarantee:
+        told = original(guarantee, rounds)
         if told.regret is None or told.regret.num_rounds is None:
             return told
         regret = replace(
-            told.regret, num_rounds=history.num_queries, num_others=0, bound_of_others=None
+            told.regret, num_rounds=len(rounds.round), num_others=0, bound_of_others=None
         )
         return replace(told, regret=regret)
 
-    return _patched((chooser, "with_regret", believe))
+    return _patched((guarantees, "with_regret", believe))
 
 
 def assumptions_dropped(*names: str) -> Patch:
@@ -263,7 +261,7 @@ def variation_ignored() -> contextlib.AbstractContextManager[Any]:
 
 def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:
     """What the models of earlier epochs lack is not asked."""
-    return _patched((epochs, "other_epochs", lambda *args: []))
+    return _patched((chooser, "other_epochs", lambda *args: []))
 
 
 def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:

@@ -45,7 +45,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.history import History
 from botorch_bandits.loop import Censored, Hallucinated, Ignored
-from botorch_bandits.loop.guarantees import rounds_with_all_outcomes
+from botorch_bandits.loop.guarantees import rounds_of
 from botorch_bandits.models import candidate_grid
 from tests.records import rebuilt
 
@@ -289,18 +289,11 @@ def test_rounds_with_all_outcomes_by_hand() -> None:
     loop.retract(wrong.id, "a typing error")
     play(loop, 1)  # 9
     loop.ask()  # 10: pending
-    assert [query.id for query in rounds_with_all_outcomes(loop.history)] == [1, 2, 5, 6, 7, 9, 10]
+    assert rounds_of(loop.history).has_all.nonzero()[0].tolist() == [1, 2, 5, 6, 7, 9, 10]
     # with a reset before 4, query 2 is no longer waited for
-    assert [query.id for query in rounds_with_all_outcomes(loop.history, [4])] == [
-        1,
-        2,
-        4,
-        5,
-        6,
-        7,
-        9,
-        10,
-    ]
+    after_reset = rounds_of(loop.history, [4])
+    assert after_reset.has_all.nonzero()[0].tolist() == [1, 2, 4, 5, 6, 7, 9, 10]
+    assert after_reset.round[[3, 4]].tolist() == [4, 1]
 
 
 def test_draws_say_of_which_rounds_they_speak() -> None:
