@@ -20,7 +20,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     Policy,
 )
-from botorch_bandits.core.posterior import FIRST_ROOM, Conditioner, Posterior, Rows
+from botorch_bandits.core.posterior import FIRST_ROOM, Posterior, Rows
 from botorch_bandits.core.priors import Prior, Stack
 
 CHOICES = line(0, 1, 60)
@@ -60,10 +60,10 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Posterior, "factorize", counting)
     kernel = torch.exp(-((CHOICES - CHOICES.T) ** 2) / 0.02)
     lam = double([0.01])
-    conditioner = Conditioner(Posterior(Stack([Prior.from_matrix(kernel)]), lam))
+    posterior = Posterior(Stack([Prior.from_matrix(kernel)]), lam)
     arms = torch.randint(20, (3000,), generator=torch.Generator().manual_seed(1))
     rows = Rows(arms, torch.full((3000, 1), 0.5).double(), torch.ones(3000).double())
-    kept = [conditioner.at(rows[:count]).num_kept for count in range(3001)]
+    kept = [posterior.at(rows[:count]).num_kept for count in range(3001)]
     assert max(kept) <= FIRST_ROOM
     assert max(factorized) <= 20
     assert len(factorized) <= 3000 // 32 + 5

@@ -78,7 +78,7 @@ def _rows_of(seen: Seen) -> RowsOfOutput:
         return prior.block(*first, *second)[0]  # there is one prior, also of replicates
 
     return RowsOfOutput(
-        seen.player.summary.priors[0],
+        seen.player.summaries[0].priors[0],
         _places(rows.index, rows.front),
         rows.noise.reciprocal(),  # 0 where a replicate played fewer arms than others
         rows.Y[..., 0] - seen.player.prior_mean,
@@ -155,9 +155,8 @@ class DMMArmsRule(ArmsRule):
         cross = rows.covariance(_places(arms, front), found.ridges.places)
         lower, upper, _ = found.bounds(cross, seen.posterior.prior.variances(seen.now)[0][arms])
         if seen.pending is not None:
-            unit = seen.prior_share(1.0)
             before, after = (
-                seen.player.outside(each.variance_at(index)) / unit
+                each.variance_at(index)[seen.player.every] / seen.player.prior_variance
                 for each in (seen.posterior, seen.view)
             )
             lower, upper = narrow(lower, upper, before, after)

@@ -40,9 +40,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.core.posterior import (
-    Conditioner,
     Posterior,
-    RoundConditioner,
     RoundPosterior,
     Rows,
     changes_between,
@@ -54,11 +52,6 @@ from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.reading import LEAST_VARIANCE
 from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
 from botorch_bandits.random_streams import RandomBlocks, generator
-
-
-def along_arms(values: Tensor) -> Tensor:
-    """Return one number per replicate so that it broadcasts against ``batch_shape x num_arms``."""
-    return values.unsqueeze(-1) if values.dim() else values
 
 
 @dataclass(eq=False)
@@ -98,9 +91,14 @@ class Seen:
         return self.rule.scores(self)
 
     @cached_property
+    def value_scale(self) -> ValueScale:
+        """The scale of the scores."""
+        return self.rule.value_scale(self)
+
+    @cached_property
     def mean(self) -> Tensor:
         """The posterior means of the reward in outcome units."""
-        return self.player.outside(self.posterior.mean[:, 0])
+        return self.posterior.mean[self.player.every, 0]
 
     @cached_property
     def view(self) -> Posterior | RoundPosterior:
@@ -110,7 +108,7 @@ class Seen:
     @property
     def variance(self) -> Tensor:
         """The posterior variances of the reward; pending rows count as known."""
-        return self.player.outside(self.view.variance)
+        return self.view.variance[self.player.every]
 
     def variance_at(self, arm: int) -> float:
         """Return the variance at one arm of a single stream."""
@@ -119,7 +117,7 @@ class Seen:
 
     def standard_deviation(self, smallest_share: float) -> Tensor:
         """Return new deviations; variances are clamped at a share of the prior variance."""
-        return self.variance.clamp_min(self.prior_share(smallest_share)).sqrt_()
+        return self.variance.clamp_min(smallest_share * self.player.prior_variance).sqrt_()
 
     def deviation_for(self, width: float | Tensor) -> Tensor:
         """Return new deviations, exact where a bound with this width may be what is sought.
@@ -127,15 +125,11 @@ class Seen:
         Args:
             width: The factor of the deviation.
         """
-        smallest = self.prior_share(MINIMUM_VARIANCE)
+        smallest = MINIMUM_VARIANCE * self.player.prior_variance
         mean = self.mean if self.rule.maximize else -self.mean
-        given = (mean, width, smallest, self.rule.value_scale(self).tolerance, self.among)
-        variance = self.player.outside(self.view.screened_variance(*given))
+        given = (mean, width, smallest, self.value_scale.tolerance, self.among)
+        variance = self.view.screened_variance(*given)[self.player.every]
         return variance.clamp_min(smallest).sqrt_()
-
-    def prior_share(self, share: float) -> float:
-        """Return a share of the prior variance."""
-        return share * self.player.prior_deviation**2
 
     def deviations_of_draws(
         self,
@@ -176,7 +170,7 @@ class Seen:
             name = f"hallucinated noise {waiting}{again}"
             more = player.numbers(self.draw_round, name, (many, waiting))
             normal = torch.cat([normal, more.unsqueeze(0)], dim=-1)
-        return player.outside(posterior.deviation_of_draw(simulated, normal, rows))
+        return posterior.deviation_of_draw(simulated, normal, rows)[player.every]
 
 
 def _simulated(prior: Prior, normal: Tensor) -> Tensor:
@@ -195,7 +189,7 @@ class ArmsRule(ABC):
     maximize: bool
     """Whether the largest reward is sought."""
 
-    @property
+    @cached_property
     def sign(self) -> float:
         """-1 if the smallest reward is sought."""
         return 1.0 if self.maximize else -1.0
@@ -218,7 +212,7 @@ class ArmsRule(ABC):
 
     def describe(self, seen: Seen, arm: int) -> dict[str, Tensor | float]:
         """Return the diagnostics of one arm of a single stream, by name."""
-        variance = max(seen.variance_at(arm), seen.prior_share(MINIMUM_VARIANCE))
+        variance = max(seen.variance_at(arm), MINIMUM_VARIANCE * seen.player.prior_variance)
         return {"mean": seen.mean[arm], "standard_deviation": variance**0.5}
 
 
@@ -239,25 +233,27 @@ class WidthArmsRule(ArmsRule):
     predictive: bool = False
 
     def prepare(self, seen: Seen) -> Tensor:
-        """Return the width, a scalar or ``batch_shape``."""
-        width = self.scale * self.rule.width(seen.player.summary, seen.round_number)
-        return fit_to_batch(WIDTH, width, seen.player.batch_shape).to(seen.posterior.lam.device)
+        """Return the width, one number or one a replicate: ``1``, or ``num_replicates x 1``."""
+        width = self.scale * self.rule.width(seen.player.summaries[0], seen.round_number)
+        width = fit_to_batch(WIDTH, width, seen.player.batch_shape).unsqueeze(-1)
+        return width.to(seen.posterior.lam.device)
 
     def half(self, seen: Seen) -> Tensor:
         """Return how far the score of each arm is above its mean, or below it if minimizing."""
         if self.predictive:
-            noisy = seen.variance + along_arms(seen.player.outside(seen.posterior.lam))
-            deviation = noisy.clamp_min_(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
+            noisy = seen.variance + seen.posterior.lam[seen.player.every, None]
+            smallest = MINIMUM_VARIANCE * seen.player.prior_variance
+            deviation = noisy.clamp_min_(smallest).sqrt_()
         else:
             deviation = seen.deviation_for(seen.prepared)
-        return deviation.mul_(along_arms(seen.prepared))
+        return deviation.mul_(seen.prepared)
 
     def scores(self, seen: Seen) -> Tensor:
         return torch.add(self.half(seen), seen.mean, alpha=self.sign)
 
     def known(self, seen: Seen) -> Bounds:
         known = super().known(seen)
-        half = known.deviation * along_arms(seen.prepared)
+        half = known.deviation * seen.prepared
         return known._replace(lower=known.mean - half, upper=known.mean + half)
 
     def describe(self, seen: Seen, arm: int) -> dict[str, Tensor | float]:
@@ -265,7 +261,7 @@ class WidthArmsRule(ArmsRule):
         if self.predictive:
             noisy = seen.variance_at(arm) + float(seen.posterior.lam[0])
             described["standard_deviation"] = math.sqrt(noisy)
-        gain = self.rule.information_gain(seen.player.summary)
+        gain = self.rule.information_gain(seen.player.summaries[0])
         return described if gain is None else {**described, "information_gain": gain}
 
 
@@ -277,8 +273,8 @@ class RandomizedArmsRule(WidthArmsRule):
         draw = seen.player.numbers(seen.draw_round, "IRGP-UCB", (), "exponential")
         width = irgp_ucb_width(seen.posterior.prior.num_points, draw)
         if isinstance(self.rule, CensoredWidth):  # censored rows add to every width
-            width = width + self.rule.added(seen.player.summary)
-        return width
+            width = width + self.rule.added(seen.player.summaries[0])
+        return width.unsqueeze(-1)
 
     def known(self, seen: Seen) -> Bounds:
         """See the base class; a width that is drawn gives no bounds."""
@@ -301,7 +297,7 @@ class ThompsonArmsRule(WidthArmsRule):
         return self.hallucinates
 
     def half(self, seen: Seen) -> Tensor:
-        return self.sign * along_arms(seen.prepared) * seen.deviations_of_draws()[..., 0, :]
+        return self.sign * seen.prepared * seen.deviations_of_draws()[..., 0, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,8 +325,8 @@ class ImprovementArmsRule(ArmsRule):
         improvement = self.sign * seen.mean - self._best(seen) - self.margin
         noise = None
         if self.augmented:
-            lam = along_arms(seen.player.outside(seen.posterior.lam))
-            noise = noise_that_counts(lam, seen.prior_share(1.0))
+            lam = seen.posterior.lam[seen.player.every, None]
+            noise = noise_that_counts(lam, seen.player.prior_variance)
         return log_improvement(improvement.div_(deviation), deviation, self.is_expected, noise)
 
     def value_scale(self, seen: Seen) -> ValueScale:
@@ -586,7 +582,7 @@ class _Outputs:
     def drawn(self) -> Tensor:
         """A draw of every output, scaled about its mean, ``m x num_arms``."""
         streams = [f"lagrangian thompson{{}}, output {j}" for j in range(len(self.means))]
-        if self.seen.posterior.batch == 1:  # all have one prior
+        if len(self.seen.posterior.lam) == 1:  # all have one prior
             drawn = self.seen.deviations_of_draws(streams)
         else:
             each = [self.seen.deviations_of_draws([s], j) for j, s in enumerate(streams)]
@@ -691,8 +687,12 @@ class Player:
         seeds: The seed, or one per replicate.
         batch_shape: ``()``, or ``(num_replicates,)``.
         prior_mean: The prior mean of the reward.
-        prior_deviation: The prior standard deviation of the reward, the unit in which ties and
-            floors are decided.
+        prior_deviation: The prior standard deviation of the reward, the unit in which ties are
+            decided.
+        prior_variance: Its square, of which floors of variances are shares.
+        every: The index of everything in a batch of replicates, and of a single stream in a batch
+            of one.
+        posterior: The posterior of all arms given the rows of the last look.
         units: The prior variance of each prior.
         group_of_output: The number of each output's prior.
         numbers_by_row: Whether draws have a number for the noise of each row, and not of each arm.
@@ -732,6 +732,7 @@ class Player:
         """
         self.rule, self.numbers_by_row = rule, numbers_by_row
         self.batch_shape = torch.Size(() if isinstance(seeds, int) else (len(seeds),))
+        self.every = slice(None) if self.batch_shape else 0
         self.seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
         self.group_of_output = tuple(group_of_output)
         stack = Stack(priors)
@@ -744,29 +745,24 @@ class Player:
         )
         levels = levels.expand(count).clone()
         means = means.reshape(-1, 1).expand(count, len(self.group_of_output))
-        self._conditioner: Conditioner | RoundConditioner
+        self.posterior: Posterior | RoundPosterior
         if stack.num_front or not rows_stay:
-            self._conditioner = RoundConditioner(stack, levels, means)
+            self.posterior = RoundPosterior(stack, levels, means)
         else:
-            self._conditioner = Conditioner(Posterior(stack, levels, means.shape[1], means))
+            self.posterior = Posterior(stack, levels, means.shape[1], means)
         self.prior_mean = float(means[0, 0])
         # the largest variance of the arms for kernels whose variance differs from arm to arm
         largest = float(variances[0].max())
         self.prior_deviation = math.sqrt(largest) if 0.0 < largest < math.inf else 1.0
+        self.prior_variance = self.prior_deviation**2
         self.units = units
         self._blocks: dict[str, RandomBlocks] = {}
         self.memo: dict[str, Any] = {}
 
     @property
-    def posterior(self) -> Posterior | RoundPosterior:
-        """The posterior of all arms given the rows of the last look."""
-        return self._conditioner.posterior
-
-    @property
     def rows(self) -> Rows:
         """The rows of the last look, as they were given."""
-        known = self._conditioner.rows
-        return self.posterior.rows if known is None else known
+        return self.posterior.rows
 
     def num_observations(self) -> int | Tensor:
         """Return the number of observations that count, or one a replicate if they differ."""
@@ -774,17 +770,13 @@ class Player:
         first = int(counts.reshape(-1)[0])
         return first if bool((counts == first).all()) else counts
 
-    def outside(self, values: Tensor) -> Tensor:
-        """Return ``G x ...`` values without the first dimension if there are no replicates."""
-        return values if self.batch_shape else values[0]
-
     def gain(self, group: int = 0) -> Tensor:
         """Return the realized information gain of the rows, in nats, one number a replicate.
 
         Args:
             group: The number of the prior; replicates have one prior and are all in it.
         """
-        gains = self._conditioner.posterior.gain.clamp_min(0.0)
+        gains = self.posterior.gain.clamp_min(0.0)
         return gains if self.batch_shape else gains[group]
 
     @cached_property
@@ -798,11 +790,6 @@ class Player:
             for g, unit in enumerate(self.units)
         )
 
-    @property
-    def summary(self) -> RunningPriorSummary:
-        """What width rules need to know of the reward's prior."""
-        return self.summaries[0]
-
     def condition(self, rows: Rows, now: Tensor | None = None) -> Posterior | RoundPosterior:
         """Condition the posterior on the rows of a round, and return it.
 
@@ -812,13 +799,14 @@ class Player:
         """
         if self.recipe is not None:
             self._weigh(rows)
-        return self._conditioner.at(rows, now)
+        self.posterior = self.posterior.at(rows, now)
+        return self.posterior
 
     def set_prior_mean(self, value: float) -> None:
         """Give the reward another prior mean (``value``), as with other multipliers."""
         if value != self.prior_mean:
             self.prior_mean = value
-            self._conditioner.set_prior_mean(value)
+            self.posterior.set_prior_mean(value)
 
     def follow(self, recipe: CandidatesRecipe) -> None:
         """Follow the evidence of a list of priors (``recipe``), whose groups are the priors."""
@@ -830,9 +818,9 @@ class Player:
         changes = changes_between(self._weighed, rows)
         if changes != ((), range(len(self._weighed), len(rows))):
             self.follow(self.recipe)  # rows are gone, or are others
-            self._conditioner.at(rows[:0])
+            self.posterior = self.posterior.at(rows[:0])
         for i in range(len(self._weighed), len(rows)):
-            posterior = self._conditioner.at(rows[:i])
+            self.posterior = posterior = self.posterior.at(rows[:i])
             if i >= self.recipe.num_skipped:
                 at, lam = int(rows.index[i]), posterior.lam
                 mean, variance = posterior.mean[:, 0, at], posterior.variance[:, at].clamp_min(0.0)
@@ -877,7 +865,7 @@ class Player:
             seen: The round.
             check: Whether to raise an error if scores are not finite.
         """
-        return first_of_the_largest(seen.scores, check, seen.rule.value_scale(seen), seen.among)
+        return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
         """Return a uniformly random arm of ``round_number``, one a replicate: ``batch_shape``."""
@@ -919,7 +907,7 @@ class Player:
             self._blocks[purpose] = RandomBlocks(
                 self.seeds, purpose, shape, distribution, device, transform
             )
-        return self.outside(self._blocks[purpose].at(draw_round))
+        return self._blocks[purpose].at(draw_round)[self.every]
 
 
 class Replicates(Player):

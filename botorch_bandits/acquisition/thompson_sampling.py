@@ -362,7 +362,7 @@ class TopTwoArmsRule(ThompsonArmsRule):
             return (mean.unsqueeze(-2) + self.sign * draws).unbind(-2)
 
         def moments(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            columns = seen.player.outside(seen.view.columns(index)).squeeze(-2)
+            columns = seen.view.columns(index)[seen.player.every].squeeze(-2)
             return mean, seen.variance, columns
 
         blocks = range(-(-self.max_draws // DRAWS_AT_ONCE))

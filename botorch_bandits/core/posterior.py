@@ -18,8 +18,8 @@ window, fades, or has another outcome costs as much as one that comes.
 
 :class:`Posterior` has these formulas for ``G`` priors and ``m`` outputs at once; replicates are
 priors with rows of their own. :class:`RoundPosterior` is for points behind fronts, which are others
-in every round. :class:`Conditioner` and :class:`RoundConditioner` go from the :class:`Rows` of one
-round to the posterior of the next.
+in every round. Both go by their method ``at`` from the :class:`Rows` of one round to those of the
+next.
 """
 
 from __future__ import annotations
@@ -179,6 +179,11 @@ MOST_FOLDS = 64
 """After so many folds everything is factorized anew, which ends the accumulation of rounding."""
 LARGEST_FOLDED = 2**26
 """Entries of folded covariances of all priors (512 MiB)."""
+MOST_CHANGES = 8
+"""More changed rows in one round are factorized anew, unless all of them came."""
+SMALLEST_NOISE = 1e-3
+"""Rows with less noise than this share of the prior variance are not taken back but factorized
+anew: the two pivots nearly cancel, and digits are lost in proportion to the inverse noise."""
 
 
 class Posterior:
@@ -189,6 +194,7 @@ class Posterior:
         lam: ``G`` noise variances of one observation.
         mean: ``G x m x A``, in raw units; changed in place by the next row.
         variance: ``G x A``, changed in place; rounding can make it slightly negative.
+        gain: ``G`` realized information gains ``1/2 ln det(I + K / lam)`` of the rows, in nats.
         rows: What the posterior is conditioned on, as it was given.
         num_kept: ``n``, the rows of ``V`` in use.
         folded: ``G x A x A``, the covariance into which earlier rows were folded; None if it is
@@ -219,7 +225,9 @@ class Posterior:
         self.rows = Rows.empty(num_outputs, lam)
         self.folded: Tensor | None = None
         self.num_kept = 0
-        self._log_det = lam.new_zeros(groups)
+        self.gain = lam.new_zeros(groups)
+        self._must_factorize = False
+        self._smallest_noise = SMALLEST_NOISE * float(self.variance.max()) / float(lam.min())
         self._V = lam.new_empty(groups, FIRST_ROOM, points)
         self._sign = lam.new_ones(FIRST_ROOM)
         self._first_limit = FIRST_ROOM if points <= LARGEST_MATRIX else FIRST_ROOM_OF_MANY
@@ -227,16 +235,6 @@ class Posterior:
         self._pending: Rows | None = None
         # by the number of a point, how many rows its column of covariances accounts for, and these
         self._seen: dict[int, tuple[int, NDArray[np.float64]]] = {}
-
-    @property
-    def batch(self) -> int:
-        """``G``."""
-        return len(self.lam)
-
-    @property
-    def gain(self) -> Tensor:
-        """``G`` realized information gains ``1/2 ln det(I + K / lam)`` of the rows, in nats."""
-        return 0.5 * self._log_det
 
     @property
     def collapsed(self) -> Rows:
@@ -249,7 +247,7 @@ class Posterior:
         own, some = copy.copy(self), slice(number, number + 1)
         own.prior = Stack([self.prior.priors[number]])
         own._seen = {}  # the columns of one prior are not those of another
-        for name in ("lam", "_prior_mean", "mean", "variance", "_V", "_log_det", "folded"):
+        for name in ("lam", "_prior_mean", "mean", "variance", "_V", "gain", "folded"):
             values = vars(self)[name]
             vars(own)[name] = None if values is None else values[some]
         return own
@@ -265,17 +263,47 @@ class Posterior:
         """
         # rows beyond num_kept are scratch, so the view may write there
         self._make_room(self.num_kept + len(pending))
-        own, gain = copy.copy(self), self._log_det.clone()
+        own = copy.copy(self)
         own.variance = self.variance.clone()
         own._pending, own._seen = pending, {}
         for index, noise in zip(pending.index.tolist(), pending.noise.tolist(), strict=True):
             own.add(index, None, noise)
-        self._log_det.copy_(gain)  # both share it
+        own.gain = self.gain
         return own
 
     def set_prior_mean(self, value: float) -> None:
-        """Set another prior mean; the rows must be factorized again before anything else."""
+        """Give all outputs another prior mean, from the next call of :meth:`at` on."""
         self._prior_mean = torch.full_like(self._prior_mean, value)
+        self._must_factorize = True
+
+    def at(self, rows: Rows, now: Tensor | None = None) -> Posterior:
+        """Condition on the rows of a round in place, by the cheapest exact way from the last ones.
+
+        Args:
+            rows: All rows that count in the round.
+            now: None; these points have no fronts.
+        """
+        old = self.rows
+        changes = None if self._must_factorize else changes_between(old, rows)
+        self._must_factorize = True  # if this is interrupted
+        if changes is None or not self._is_small(*changes):
+            self.factorize(rows.collapsed())
+        else:
+            left, came = changes
+            for each, some, sign in ((old, left, -1.0), (rows, came, 1.0)):  # negative noise
+                for i in some:
+                    self.add(int(each.index[i]), each.Y[i].tolist(), sign * float(each.noise[i]))
+        self.rows, self._must_factorize = rows, False
+        return self
+
+    def _is_small(self, left: Sequence[int], came: Sequence[int]) -> bool:
+        """Return whether a change of rows is best made row by row, and there is room for it."""
+        count = len(left) + len(came)
+        if left:  # rows that come lose no digits
+            least = float(self.rows.noise[left].min())
+            if count > MOST_CHANGES or least < self._smallest_noise:
+                return False
+        return count <= FOLDED_AT_ONCE and self.has_room(count)
 
     def factorize(self, rows: Rows) -> Posterior:
         """Condition on exactly these rows, from scratch: ``n^2 (n / 3 + A)`` operations.
@@ -284,7 +312,7 @@ class Posterior:
             rows: The rows, cheapest with one for each place; or ``G x n`` rows of replicates, of
                 which those with infinite noise say nothing.
         """
-        n, groups = rows.index.shape[-1], self.batch
+        n, groups = rows.index.shape[-1], len(self.lam)
         self.rows, self.folded, self._seen, self.num_kept = rows, None, {}, 0
         self._make_room(n)
         columns = self.prior.columns(rows.index).expand(groups, -1, -1)  # G x n x A
@@ -298,7 +326,7 @@ class Posterior:
             noise = noise.masked_fill(~says, 1.0)
         block.diagonal(dim1=-2, dim2=-1).add_(noise)
         factor = cholesky(block)
-        self._log_det.copy_(twice_the_gain(factor, noise))
+        self.gain = gain_of(factor, noise)
         # V = L^-1 K(rows, points), z = L^-1 (Y - prior mean)
         V = torch.linalg.solve_triangular(factor, columns, upper=False)
         self._V[:, :n], self.num_kept = V, n
@@ -321,10 +349,10 @@ class Posterior:
             outcomes: ``m`` outcomes in raw units; None for the posterior means.
             noise: Its multiple of the noise variance; negative to take an earlier row back.
         """
-        if self.batch == 1 and self.lam.device.type == "cpu":
+        if len(self.lam) == 1 and self.lam.device.type == "cpu":
             self._add_to_one(index, outcomes, noise)
             return self
-        every = torch.full((self.batch,), index, device=self.lam.device)
+        every = torch.full((len(self.lam),), index, device=self.lam.device)
         given = None if outcomes is None else self.lam.new_tensor(outcomes)
         return self.add_each(every, given, noise=noise)
 
@@ -357,7 +385,7 @@ class Posterior:
         for mean, outcome in zip(means, outcomes or (), strict=outcomes is not None):
             mean += row * ((outcome - float(mean[index])) / (sign * pivot))
         variance -= row * row * sign
-        self._log_det += math.log(total / (lam * noise))
+        self.gain = self.gain + 0.5 * math.log(total / (lam * noise))
         self.num_kept = n + 1
 
     def add_each(
@@ -373,7 +401,7 @@ class Posterior:
             outcome: ``G x m`` outcomes, or ``m`` for all; None for the posterior means.
             noise: The multiple of the noise variance; negative to take earlier rows back.
         """
-        n, groups = self.num_kept, torch.arange(self.batch, device=index.device)
+        n, groups = self.num_kept, torch.arange(len(self.lam), device=index.device)
         self._make_room(n + 1)
         self._sign[n] = sign = math.copysign(1.0, noise)
         column = self.columns(index.unsqueeze(-1)).squeeze(1)  # G x A
@@ -385,7 +413,7 @@ class Posterior:
             step = (outcome - at.squeeze(-1)) / (sign * pivot.unsqueeze(-1))  # G x m
             self.mean.addcmul_(step.unsqueeze(-1), row.unsqueeze(1))
         self.variance.addcmul_(row, row, value=-sign)
-        self._log_det += total.div_(self.lam * noise).log_()
+        self.gain = self.gain + 0.5 * total.div_(self.lam * noise).log_()
         self.num_kept = n + 1
         return self
 
@@ -404,14 +432,14 @@ class Posterior:
         if self.folded is None:
             every = torch.arange(self.prior.num_points, device=V.device)
             whole = self.prior.columns(every)  # 1 or G x A x A
-            self.folded = whole.expand(self.batch, -1, -1).clone()
+            self.folded = whole.expand(len(self.lam), -1, -1).clone()
         self.folded.baddbmm_(self._signed(V).mT, V, alpha=-1.0)  # K - V' S V
         self.num_kept, self._limit = 0, FOLDED_AT_ONCE
         self._num_folds += 1
 
     def _folding_pays(self, num_places: int) -> bool:
         points = self.prior.num_points
-        fits = self.batch * points**2 <= LARGEST_FOLDED
+        fits = len(self.lam) * points**2 <= LARGEST_FOLDED
         return ROW_COST * num_places > points and fits
 
     def columns(self, index: Tensor) -> Tensor:
@@ -422,9 +450,9 @@ class Posterior:
         """
         base = self._base(index)  # 1 or G x k x A
         if not self.num_kept:
-            return base.expand(self.batch, -1, -1)
+            return base.expand(len(self.lam), -1, -1)
         V = self._V[:, : self.num_kept]
-        at = index.expand(self.batch, -1).unsqueeze(-2).expand(-1, self.num_kept, -1)
+        at = index.expand(len(self.lam), -1).unsqueeze(-2).expand(-1, self.num_kept, -1)
         at = V.gather(-1, at)  # G x n x k
         return torch.baddbmm(base, self._signed(at).mT, V, alpha=-1.0)
 
@@ -481,13 +509,13 @@ class Posterior:
         if num_rows > len(self._sign):
             V, sign, n = self._V, self._sign, self.num_kept
             room = max(num_rows, 2 * n)
-            self._V, self._sign = V.new_empty(self.batch, room, V.shape[-1]), sign.new_ones(room)
+            self._V, self._sign = V.new_empty(len(self.lam), room, V.shape[-1]), sign.new_ones(room)
             self._V[:, :n], self._sign[:n] = V[:, :n], sign[:n]
 
 
-def twice_the_gain(factor: Tensor, noise: Tensor) -> Tensor:
-    """Return ``ln det(L L') - ln det(lam N)``, ``G``."""
-    return 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) - noise.log().sum(-1)
+def gain_of(factor: Tensor, noise: Tensor) -> Tensor:
+    """Return ``1/2 ln det(L L') - 1/2 ln det(lam N)``, ``G``."""
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) - 0.5 * noise.log().sum(-1)
 
 
 # --- The posterior of one round, from rows that change in every round -----------------------------
@@ -514,10 +542,14 @@ FIRST_CANDIDATES = 16
 class RoundPosterior:
     """The posteriors of ``G`` priors and ``m`` outputs at ``A`` points in one round.
 
+    Its factor of the rows grows by those that come, unless others change: ``n^2`` operations a row
+    instead of ``n^3 / 3`` a round.
+
     Attributes:
         prior: The priors.
         lam: ``G`` noise variances.
-        rows: The rows.
+        rows: The rows, as they were given.
+        collapsed: The rows that are factorized, for which draws need numbers.
         now: ``c``, the front of all points; None if there are none.
         mean: ``G x m x A``, in raw units.
         gain: ``G`` realized information gains, in nats.
@@ -529,9 +561,9 @@ class RoundPosterior:
         prior: Stack,
         lam: Tensor,
         prior_mean: Tensor,
-        rows: Rows,
-        now: Tensor | None,
-        factor: Tensor,
+        rows: Rows | None = None,
+        now: Tensor | None = None,
+        factor: Tensor | None = None,
     ) -> None:
         """See the class.
 
@@ -539,30 +571,52 @@ class RoundPosterior:
             prior: The priors.
             lam: ``G`` noise variances.
             prior_mean: ``G x m``.
-            rows: The rows.
+            rows: The rows; none if omitted.
             now: ``c``, the front of all points; None if there are none.
-            factor: The factor of the rows; see :func:`extended`.
+            factor: The factor of the first rows; see :func:`extended`.
         """
-        self.prior, self.lam, self.rows, self.now = prior, lam, rows, now
-        self._prior_mean, self.factor = prior_mean, factor
-        self.gain = 0.5 * twice_the_gain(factor, lam.unsqueeze(-1) * rows.noise)
+        if rows is None:
+            rows = Rows.empty(prior_mean.shape[1], lam, prior.num_front)
+            now = lam.new_zeros(prior.num_front) if prior.num_front else None
+        known = lam.new_empty(len(lam), 0, 0) if factor is None else factor
+        self.prior, self.lam, self.now = prior, lam, now
+        self.rows = self.collapsed = rows
+        self._prior_mean, self.factor = prior_mean, extended(prior, lam, rows, known)
+        self.gain = gain_of(self.factor, lam.unsqueeze(-1) * rows.noise)
         # mean = prior mean + K(points, rows) (K + lam N)^-1 (Y - prior mean)
         self._coefficients = self._solved(rows.Y - prior_mean.unsqueeze(-2))  # G x n x m
         self.mean = prior_mean.unsqueeze(-1) + self._coefficients.mT @ self._columns
 
-    @property
-    def batch(self) -> int:
-        """``G``."""
-        return len(self.lam)
+    def set_prior_mean(self, value: float) -> None:
+        """Give all outputs another prior mean, from the next call of :meth:`at` on."""
+        self._prior_mean = torch.full_like(self._prior_mean, value)
+
+    def at(self, rows: Rows, now: Tensor | None = None) -> RoundPosterior:
+        """Return the posterior given the rows of a round.
+
+        Args:
+            rows: All rows that count in the round.
+            now: ``c``, the front of all points in the round; None if there are none.
+        """
+        factored, factor = rows, None
+        # rows that come stay the last ones unless some place has several
+        if rows.place is None or rows.front is None or len(rows.place.unique()) < len(rows):
+            factored = rows.collapsed()
+        if begins_with(factored, self.collapsed):
+            factor = self.factor
+        given = (self.prior, self.lam, self._prior_mean, factored, now, factor)
+        found = RoundPosterior(*given)
+        found.rows = rows
+        return found
 
     @cached_property
     def _columns(self) -> Tensor:
         """``K(rows, points)``, ``G x n x A``, or 1 for ``G``."""
-        return self.prior.columns(self.rows.index, self.rows.front, self.now)
+        return self.prior.columns(self.collapsed.index, self.collapsed.front, self.now)
 
     @cached_property
     def _prior_variance(self) -> Tensor:
-        return self.prior.variances(self.now).expand(self.batch, -1)
+        return self.prior.variances(self.now).expand(len(self.lam), -1)
 
     @cached_property
     def variance(self) -> Tensor:
@@ -581,11 +635,6 @@ class RoundPosterior:
         weights = self._solved(self._columns[:, :, index])  # G x n x k
         return self.prior.columns(index, front, self.now) - weights.mT @ self._columns
 
-    @property
-    def collapsed(self) -> Rows:
-        """The rows, for which draws need numbers."""
-        return self.rows
-
     def given(self, pending: Rows) -> RoundPosterior:
         """Return the posterior in which more rows have their posterior means as outcomes.
 
@@ -594,9 +643,8 @@ class RoundPosterior:
         Args:
             pending: ``k`` rows; their outcomes do not matter.
         """
-        every = self.rows.followed_by(pending)
-        factor = extended(self.prior, self.lam, every, self.factor)
-        view = RoundPosterior(self.prior, self.lam, self._prior_mean, every, self.now, factor)
+        every = self.collapsed.followed_by(pending)
+        view = RoundPosterior(self.prior, self.lam, self._prior_mean, every, self.now, self.factor)
         view.mean, view.gain = self.mean, self.gain
         return view
 
@@ -607,7 +655,9 @@ class RoundPosterior:
             index: ``k`` numbers of points.
             front: ``k x c``, the front of each; None if there are none.
         """
-        cross = self.prior.block(self.rows.index, self.rows.front, index, front)  # G x n x k
+        cross = self.prior.block(
+            self.collapsed.index, self.collapsed.front, index, front
+        )  # G x n x k
         prior = self.prior.among(index, front).diagonal(dim1=-2, dim2=-1)
         mean = self._prior_mean.unsqueeze(-1) + self._coefficients.mT @ cross
         return mean, (prior - self._half(cross).square().sum(-2)).clamp_min(0.0)
@@ -615,7 +665,8 @@ class RoundPosterior:
     def group(self, number: int) -> RoundPosterior:
         """Return the posterior of one of the ``G`` priors."""
         some = slice(number, number + 1)
-        given = (self.lam[some], self._prior_mean[some], self.rows, self.now, self.factor[some])
+        means, factor = self._prior_mean[some], self.factor[some]
+        given = (self.lam[some], means, self.collapsed, self.now, factor)
         return RoundPosterior(Stack([self.prior.priors[number]]), *given)
 
     def deviation_of_draw(self, simulated: Tensor, normal: Tensor, rows: Rows) -> Tensor:
@@ -664,8 +715,8 @@ class RoundPosterior:
         Returns:
             ``1 x A``.
         """
-        rows = self.rows
-        if self.batch > 1 or len(rows) ** 2 * self.prior.num_points < FEW_OPERATIONS:
+        rows = self.collapsed
+        if len(self.lam) > 1 or len(rows) ** 2 * self.prior.num_points < FEW_OPERATIONS:
             return self.variance
         bound = self._bounded_variance()
         value = mean + width * bound.clamp_min(smallest).sqrt()  # at least the score, A
@@ -689,7 +740,7 @@ class RoundPosterior:
 
     def _bounded_variance(self) -> Tensor:
         """Return upper bounds on the variances, from some rows alone, ``A``."""
-        rows, prior = self.rows, self._prior_variance[0]
+        rows, prior = self.collapsed, self._prior_variance[0]
         # how much each row alone says about its own point now
         own = self._columns[0].gather(-1, rows.index.unsqueeze(-1))[:, 0]
         told = own.square() / (self.lam[0] * rows.noise + prior[rows.index])
@@ -702,7 +753,7 @@ class RoundPosterior:
 
     def _half(self, columns: Tensor) -> Tensor:
         """Return ``L^-1`` times ``G x n x k`` columns."""
-        columns = columns.expand(self.batch, -1, -1)
+        columns = columns.expand(len(self.lam), -1, -1)
         return torch.linalg.solve_triangular(self.factor, columns, upper=False)
 
     def _solved(self, columns: Tensor) -> Tensor:
@@ -732,120 +783,3 @@ def extended(prior: Stack, lam: Tensor, rows: Rows, factor: Tensor) -> Tensor:
     whole[:, :k, :k], whole[:, k:, :k] = factor, half.mT
     whole[:, k:, k:] = cholesky(corner - half.mT @ half)
     return whole
-
-
-# --- The cheapest exact way from the rows of one round to the posterior of the next ---------------
-
-
-MOST_CHANGES = 8
-"""More changed rows in one round are factorized anew, unless all of them came."""
-SMALLEST_NOISE = 1e-3
-"""Rows with less noise than this share of the prior variance are not taken back but factorized
-anew: the two pivots nearly cancel, and digits are lost in proportion to the inverse noise."""
-
-
-class Conditioner:
-    """Keeps a posterior up to date with rows most of which stay, by the cheapest exact way.
-
-    Attributes:
-        posterior: The posterior given the rows of the last call of :meth:`at`.
-        rows: These rows; None before the first call.
-    """
-
-    def __init__(self, posterior: Posterior) -> None:
-        """See the class.
-
-        Args:
-            posterior: A posterior without rows, which is changed in place.
-        """
-        self.posterior = posterior
-        self.rows: Rows | None = None
-        largest = float(posterior.variance.max())
-        self._smallest_noise = SMALLEST_NOISE * largest / float(posterior.lam.min())
-
-    def set_prior_mean(self, value: float) -> None:
-        """Give all outputs another prior mean; the next rows are factorized anew."""
-        self.posterior.set_prior_mean(value)
-        self.rows = None
-
-    def at(self, rows: Rows, now: Tensor | None = None) -> Posterior:
-        """Return the posterior given the rows of a round.
-
-        Args:
-            rows: All rows that count in the round.
-            now: None; these points have no fronts.
-        """
-        old, self.rows, posterior = self.rows, rows, self.posterior
-        changes = None if old is None else changes_between(old, rows)
-        if (
-            old is None
-            or changes is None
-            or not self._is_small(*changes, old)
-            or not posterior.has_room(sum(map(len, changes)))
-        ):
-            posterior.factorize(rows.collapsed())
-        else:
-            left, came = changes
-            self._take(old, left, -1.0)  # with negative noise
-            self._take(rows, came, 1.0)
-        posterior.rows = rows
-        return posterior
-
-    def _take(self, rows: Rows, some: Sequence[int], sign: float) -> None:
-        for i in some:
-            noise = sign * float(rows.noise[i])
-            self.posterior.add(int(rows.index[i]), rows.Y[i].tolist(), noise)
-
-    def _is_small(self, left: Sequence[int], came: Sequence[int], old: Rows) -> bool:
-        if not left:  # rows that come lose no digits
-            return len(came) <= FOLDED_AT_ONCE
-        least = float(old.noise[left].min())
-        return len(left) + len(came) <= MOST_CHANGES and least >= self._smallest_noise
-
-
-class RoundConditioner:
-    """Conditions on rows behind fronts, or that fade, in every round anew.
-
-    The factor of the rows grows by those that come, unless others change: ``n^2`` operations a row
-    instead of ``n^3 / 3`` a round.
-
-    Attributes:
-        posterior: The posterior given the rows of the last call of :meth:`at`.
-        rows: These rows; None before the first call.
-    """
-
-    def __init__(self, prior: Stack, lam: Tensor, prior_mean: Tensor) -> None:
-        """See the class.
-
-        Args:
-            prior: The priors.
-            lam: ``G`` noise variances.
-            prior_mean: ``G x m``.
-        """
-        self._prior, self._lam, self._prior_mean = prior, lam, prior_mean
-        self.rows: Rows | None = None
-        none = Rows.empty(prior_mean.shape[1], lam, prior.num_front)
-        now = lam.new_zeros(prior.num_front) if prior.num_front else None
-        factor = lam.new_empty(len(lam), 0, 0)
-        self.posterior = RoundPosterior(prior, lam, prior_mean, none, now, factor)
-
-    def set_prior_mean(self, value: float) -> None:
-        """Give all outputs another prior mean."""
-        self._prior_mean = torch.full_like(self._prior_mean, value)
-
-    def at(self, rows: Rows, now: Tensor | None = None) -> RoundPosterior:
-        """Return the posterior given the rows of a round.
-
-        Args:
-            rows: All rows that count in the round.
-            now: ``c``, the front of all points in the round; None if there are none.
-        """
-        self.rows, known = rows, self.posterior
-        # rows that come stay the last ones unless some place has several
-        if rows.place is None or rows.front is None or len(rows.place.unique()) < len(rows):
-            rows = rows.collapsed()
-        factor = known.factor if begins_with(rows, known.rows) else known.factor[:, :0, :0]
-        factor = extended(self._prior, self._lam, rows, factor)
-        given = (self._prior, self._lam, self._prior_mean, rows, now, factor)
-        self.posterior = RoundPosterior(*given)
-        return self.posterior

@@ -244,7 +244,7 @@ def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
         evidence, known = self.evidence.copied(), len(self._weighed)
         original(self, rows)
         for i in range(known, len(rows)):
-            posterior = self._conditioner.at(rows[: i + 1])
+            self.posterior = posterior = self.posterior.at(rows[: i + 1])
             arm, outcome = int(rows.index[i]), float(rows.Y[i, 0])
             variance = posterior.variance[:, arm] + posterior.lam
             moments = (posterior.mean[:, 0, arm].numpy(), variance.numpy())

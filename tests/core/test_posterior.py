@@ -15,13 +15,10 @@ from torch import Tensor
 from botorch_bandits.core.kernels import TimeDecayKernel
 from botorch_bandits.core.posterior import (
     FEW_OPERATIONS,
-    Conditioner,
     Posterior,
-    RoundConditioner,
     RoundPosterior,
     Rows,
     changes_between,
-    extended,
 )
 from botorch_bandits.core.priors import Prior, Stack, prior_of, root_of
 
@@ -54,17 +51,17 @@ def draw_rows(count: int, num_outputs: int = 1, seed: int = 0, front: int = 0) -
     return Rows(index, Y, noise, fronts, place, torch.arange(count))
 
 
-def conditioner_of(
+def posterior_of(
     kernels: list[Kernel],
     lam: float,
     num_outputs: int = 1,
     mean: float = 0.0,
     points: Tensor = POINTS,
-) -> Conditioner:
-    """A conditioner without rows, of one prior for each kernel."""
+) -> Posterior:
+    """A posterior without rows, of one prior for each kernel."""
     stack = Stack([prior_of(kernel, points) for kernel in kernels])
     levels = torch.full((len(kernels),), lam, dtype=DTYPE)
-    return Conditioner(Posterior(stack, levels, num_outputs, mean))
+    return Posterior(stack, levels, num_outputs, mean)
 
 
 class Dense(NamedTuple):
@@ -106,10 +103,10 @@ KERNELS = [matern(0.3), ScaleKernel(squared_exponential(0.2, 0.5)).double(), mat
 @pytest.mark.parametrize(("num_priors", "num_outputs"), [(1, 1), (1, 3), (3, 1), (3, 2)])
 def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs):
     kernels = KERNELS[:num_priors]
-    conditioner = conditioner_of(kernels, lam, num_outputs, 0.3)
+    posterior = posterior_of(kernels, lam, num_outputs, 0.3)
     rows = draw_rows(90, num_outputs)
     for count in (0, 1, 2, 3, 20, 65, 66, 90):
-        posterior = conditioner.at(rows[:count])
+        posterior = posterior.at(rows[:count])
         for group, kernel in enumerate(kernels):
             dense = Dense.of_points(kernel, rows[:count], lam, 0.3)
             assert_is(posterior, group, dense, 1e-8 if lam > 1e-5 else 2e-6)
@@ -119,7 +116,7 @@ def test_rows_that_come_give_the_textbook_posterior(lam, num_priors, num_outputs
 @pytest.mark.parametrize("num_priors", [1, 2])
 def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
     kernels = KERNELS[:num_priors]
-    conditioner, rows = conditioner_of(kernels, lam), draw_rows(120)
+    posterior, rows = posterior_of(kernels, lam), draw_rows(120)
     for t in range(1, 121):
         if t % 7 == 0:  # one outcome is another one from now on
             rows.Y[t // 2] += 1.0
@@ -127,21 +124,21 @@ def test_rows_that_leave_fade_or_are_relabeled_are_taken_back(lam, num_priors):
             rows.noise[t - 1] *= 2.0
         seen = rows[max(0, t - 40) : t]  # a window
         seen = Rows(seen.index, seen.Y.clone(), seen.noise.clone(), ids=seen.ids)
-        posterior = conditioner.at(seen)
+        posterior = posterior.at(seen)
         for group, kernel in enumerate(kernels):
             assert_is(posterior, group, Dense.of_points(kernel, seen, lam), 1e-8)
 
 
 def test_folded_rows_give_the_same_posterior():
     few, rows = POINTS[:12], draw_rows(400)
-    conditioner = conditioner_of(KERNELS[:1], 0.01, points=few)
+    posterior = posterior_of(KERNELS[:1], 0.01, points=few)
     rows = Rows(rows.index % 12, rows.Y, rows.noise)
     for count in range(1, 401):
-        conditioner.at(rows[:count])
+        posterior.at(rows[:count])
     dense = Dense.of_points(KERNELS[0], rows, 0.01, points=few)
-    assert_is(conditioner.posterior, 0, dense)
+    assert_is(posterior, 0, dense)
     index = torch.tensor([3, 7])
-    columns = conditioner.posterior.columns(index)[0]
+    columns = posterior.columns(index)[0]
     torch.testing.assert_close(columns, dense.covariance[index], rtol=0.0, atol=1e-10)
 
 
@@ -149,9 +146,9 @@ def test_many_points_without_a_matrix_give_the_same_posterior():
     many = uniform(4200, 2, seed=1)
     kernel, rows = matern(0.3), draw_rows(100)
     assert prior_of(kernel, many).matrix is None
-    conditioner = conditioner_of([kernel], 0.01, points=many)
+    posterior = posterior_of([kernel], 0.01, points=many)
     for count in (1, 2, 30, 31, 70, 71, 72, 100):
-        posterior = conditioner.at(rows[:count])
+        posterior = posterior.at(rows[:count])
     with torch.no_grad():
         cross = kernel(many[rows.index], many).to_dense()
     inverse = torch.linalg.inv(cross[:, rows.index] + torch.diag(0.01 * rows.noise))
@@ -197,7 +194,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.full((1, 2), 0.2, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), double([0.05]), means)
+    posterior = RoundPosterior(Stack([prior]), double([0.05]), means)
     rows = draw_rows(30, 2, front=num_front)
     values = whole_kernel(kernel, rows.front, POINTS, rate)
     now = torch.full((num_front,), 0.4, dtype=DTYPE)
@@ -210,7 +207,7 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
         dense = Dense.of(
             values(behind, behind), values(behind, here), values(here, here), some, 0.05, 0.2
         )
-        posterior = conditioner.at(some, now)
+        posterior = posterior.at(some, now)
         assert_is(posterior, 0, dense, 1e-8)
         index = torch.tensor([2, 9])
         columns = posterior.columns(index)[0]
@@ -238,8 +235,8 @@ def test_rows_behind_fronts_give_the_textbook_posterior(name):
 
 @pytest.mark.parametrize("points", [[4, 11, 4], [3] * len(POINTS)])
 def test_a_point_observed_again_has_the_variance_of_one_more_row(points):
-    conditioner, rows = conditioner_of(KERNELS[:1], 0.1), draw_rows(20)
-    posterior, again = conditioner.at(rows), torch.tensor(points)
+    posterior, rows = posterior_of(KERNELS[:1], 0.1), draw_rows(20)
+    posterior, again = posterior.at(rows), torch.tensor(points)
     count = len(points)
     more = Rows(again, torch.zeros(count, 1, dtype=DTYPE), torch.ones(count, dtype=DTYPE))
     known = Dense.of_points(KERNELS[0], rows, 0.1)
@@ -301,8 +298,8 @@ def covariance_of(transform: Tensor) -> Tensor:
 def test_draws_of_points_have_the_posterior_covariance(noise):
     """Draws are linear in their normal numbers, so unit vectors in their place give a root."""
     prior, rows = prior_of(KERNELS[0], POINTS), draw_rows(40)
-    conditioner = conditioner_of(KERNELS[:1], noise)
-    posterior, kept = conditioner.at(rows), rows.collapsed()
+    posterior = posterior_of(KERNELS[:1], noise)
+    posterior, kept = posterior.at(rows), rows.collapsed()
     rank, n = prior.num_normals, len(kept)
     numbers = torch.eye(rank + n, dtype=DTYPE)
     function = prior.simulate(numbers[:, :rank]).unsqueeze(0)
@@ -318,9 +315,9 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     varying = kernel if rate is None else TimeDecayKernel(kernel, rate)
     prior = prior_of(varying.double(), POINTS, num_front)
     means = torch.zeros(1, 1, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), double([0.05]), means)
+    posterior = RoundPosterior(Stack([prior]), double([0.05]), means)
     rows, now = draw_rows(20, front=num_front), torch.full((num_front,), 0.4, dtype=DTYPE)
-    posterior = conditioner.at(rows, now)
+    posterior = posterior.at(rows, now)
     numbers = torch.eye(prior.num_normals + len(rows), dtype=DTYPE)
     simulated = prior.simulate(numbers[:, : prior.num_normals]).unsqueeze(0)
     normal = numbers[:, prior.num_normals :].unsqueeze(0)
@@ -345,17 +342,16 @@ def test_repeated_rows_collapse_to_their_weighted_mean():
 def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
     prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1)
     lam, means = double([0.05]), torch.zeros(1, 1, dtype=DTYPE)
-    conditioner = RoundConditioner(Stack([prior]), lam, means)
+    posterior = RoundPosterior(Stack([prior]), lam, means)
     rows = draw_rows(300)
     front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
     places = rows.index * 2 + rows.ids % 2
     rows = Rows(rows.index, rows.Y, rows.noise, front, places, rows.ids)
     now = torch.zeros(1, dtype=DTYPE)
     for count in (10, 64, 65, 100, 200, 300):
-        posterior = conditioner.at(rows[:count], now)
-    assert len(posterior.rows) < 120
-    factor = extended(Stack([prior]), lam, rows, lam.new_empty(1, 0, 0))
-    whole = RoundPosterior(Stack([prior]), lam, means, rows, now, factor)
+        posterior = posterior.at(rows[:count], now)
+    assert len(posterior.collapsed) < 120
+    whole = RoundPosterior(Stack([prior]), lam, means, rows, now)
     torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
     torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
 
@@ -399,9 +395,7 @@ def test_screened_variances_are_exact_where_the_bound_is_largest(width, among):
     rows = Rows(index, rows.Y, rows.noise, ids=rows.ids)
     assert FEW_OPERATIONS < 300**2 * 900
     given = (double([0.05]), torch.zeros(1, 1, dtype=DTYPE), rows.collapsed())
-    stack = Stack([prior_of(matern(0.2), many)])
-    factor = extended(stack, given[0], given[2], given[0].new_empty(1, 0, 0))
-    posterior = RoundPosterior(stack, *given, None, factor)
+    posterior = RoundPosterior(Stack([prior_of(matern(0.2), many)]), *given)
     mean = posterior.mean[0, 0]
     some = None if among is None else torch.tensor(among)
     screened = posterior.screened_variance(mean, width, 1e-18, lambda _: 1e-9, some)[0]
@@ -420,7 +414,7 @@ def test_groups_of_very_many_points_have_their_own_columns(monkeypatch: pytest.M
     monkeypatch.setattr("botorch_bandits.core.priors.LARGEST_MATRIX", 10)
     kernels, rows = [matern(0.31), matern(0.7)], draw_rows(2)
     rows = Rows(rows.index, rows.Y, torch.ones(2, dtype=DTYPE))
-    both = conditioner_of(kernels, 0.1).posterior
+    both = posterior_of(kernels, 0.1)
     for number, kernel in enumerate(kernels):
         group = both.group(number)
         for index, outcome in zip(rows.index.tolist(), rows.Y.tolist(), strict=True):
@@ -435,7 +429,5 @@ def test_a_kernel_of_the_front_alone_is_the_same_at_all_points() -> None:
     columns = prior.columns(rows.index, rows.front, now)
     values = kernel(rows.front, now.unsqueeze(0)).to_dense().detach()
     assert torch.allclose(columns, values.expand(4, 25))
-    found = RoundConditioner(Stack([prior]), now.new_tensor([0.1]), now.new_zeros(1, 1)).at(
-        rows, now
-    )
+    found = RoundPosterior(Stack([prior]), now.new_tensor([0.1]), now.new_zeros(1, 1)).at(rows, now)
     assert found.mean.shape == (1, 1, 25)
