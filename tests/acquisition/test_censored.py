@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -207,72 +207,6 @@ def test_a_proxy_without_data_is_made_at_the_pending_points() -> None:
     acqf.guarantee()
     acqf.set_X_pending(PENDING)
     assert close(acqf.pseudo_values, [-2.0 * 2.0**0.5])
-
-
-# --- promises -------------------------------------------------------------------------------
-
-
-def guaranteed(**options: Any) -> CensoredUpperConfidenceBound:
-    X, Y = rows()
-    model = BanditGP(
-        X,
-        Y[:, 1:],
-        kernel=MaternKernel(nu=2.5),
-        noise=options.pop("noise", 1.1),
-        prior_mean=options.pop("prior_mean", -1.0),
-    )
-    return censored(model, X_pending=PENDING, **options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"noise": 0.01, "any_lambda": True}, {"noise": 0.01, "bounded_outcomes": True}],
-    ids=str,
-)
-def test_what_is_guaranteed(options: dict[str, Any]) -> None:
-    guarantee = guaranteed(**options).guarantee()
-    assert guarantee.holds, guarantee
-    assert "Verma, Dai and Low 2022, Theorem 1" in guarantee.theorem
-    assert "rho_m" in guarantee.statement
-    assert any(
-        "delays depend neither on the noise nor on the inputs" in a for a in guarantee.assumptions
-    )
-    assert any("less the minimum" in a for a in guarantee.assumptions)
-
-
-@pytest.mark.parametrize(
-    ("options", "gap"),
-    [
-        ({"prior_mean": 0.0}, "the prior mean differs from the minimum by 1"),
-        ({"noise": 0.5}, "lam = 0.5 is below 1"),
-        ({"scale": 0.5}, "scaled by 0.5"),
-        ({"pseudo_noise": 1.0}, "pending rows have more noise"),
-        ({"outcome_bound": 0.5}, "more than outcome_bound = 0.5"),
-        (
-            {"width": 2.0, "rkhs_bound": None, "noise_bound": None},
-            "constant width is a heuristic",
-        ),
-    ],
-    ids=str,
-)
-def test_why_it_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
-    guarantee = guaranteed(**options).guarantee()
-    assert not guarantee.holds
-    assert len(guarantee.gaps) == 1, guarantee.gaps
-    assert gap in guarantee.gaps[0]
-
-
-def test_draws_are_guaranteed_on_choices_only() -> None:
-    X, Y = rows()
-    model = BanditGP(X, Y[:, 1:], kernel=RBFKernel(), noise=1.1, prior_mean=-1.0)
-    options = {"minimum": -1.0, **BOUNDS, "X_pending": PENDING, "seed": 0}
-    on_choices = CensoredThompsonSampling(model, choices=X, **options).guarantee()
-    assert on_choices.holds
-    assert "Theorem 3" in on_choices.theorem
-    assert on_choices.constants["delta"] == 0.1
-    pathwise = CensoredThompsonSampling(model, **options).guarantee()
-    assert len(pathwise.reasons) == 1
-    assert "pathwise" in pathwise.reasons[0]
 
 
 # --- ringing --------------------------------------------------------------------------------

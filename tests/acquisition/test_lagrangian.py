@@ -11,10 +11,8 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import KroneckerMultiTaskGP, ModelListGP
 from botorch.models.multitask import MultiTaskGP
-from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
-    BanditGP,
     Exponential,
     LagrangianUpperConfidenceBound,
 )
@@ -235,29 +233,6 @@ def test_gradient(case, penalty):
 
 
 # --- guarantees, recipes, refusals ----------------------------------------------------------
-
-
-def test_guarantee_is_honest():
-    X, Y = rows()
-    kernel = MaternKernel(nu=2.5).double()
-    model = ModelListGP(*(BanditGP(X, y, kernel=kernel, noise=0.01) for y in Y.split(1, -1)))
-    sound = make(model, any_lambda=True)
-    assert sound.guarantee().holds
-    assert "for reward and constraints at delta / 2 each" in str(sound.guarantee())
-    assert sound.guarantee().constants["rkhs_bound_1"] == RKHS[1]
-    printed = str(make(model).guarantee())
-    assert "lam = 0.01 is below 1" in printed
-    for unsound, why in (
-        (make(model, any_lambda=True, scale=0.5), "scaled by 0.5"),
-        (make(model, any_lambda=True, X_pending=X[:2]), "2 pending points"),
-        (make(model, width=2.0), "constant width is a heuristic"),
-        (make(named(MODELS, CASES[0].name).build(), any_lambda=True), "learned from the same data"),
-    ):
-        assert not unsound.guarantee().holds
-        assert why in str(unsound.guarantee())
-    clipped = make(model, any_lambda=True, reward_bound=2.0).guarantee()
-    assert clipped.holds
-    assert "clipped" in str(clipped)
 
 
 def test_refusals():

@@ -91,12 +91,3 @@ def test_recipe_and_refusals():
         make(KroneckerMultiTaskGP(X, Y).eval(), choices=case.choices)(grid)
     with pytest.raises(ValueError, match=r"2 multipliers"):
         LagrangianThompsonSampling(case.build(), multipliers=[1.0, 2.0], width=1.0)
-
-
-def test_guarantee_is_honest():
-    case = CASES[1]
-    drawn = make(case.build(), width=None, rkhs_bound=RKHS, noise_bound=NOISE, any_lambda=True)
-    assert not drawn.guarantee().holds
-    assert "no theorem bounds the regret of joint draws" in str(drawn.guarantee())
-    assert drawn.guarantee().constants["delta_0"] == DELTA / 4.0
-    assert not make(case.build(), scale=2.0).guarantee().holds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from .cases import (
     ENSEMBLE_LENGTHSCALES,
     MODELS,
     bandit_gp,
-    bandit_gp_reference,
     double,
     named,
     rows,
@@ -156,35 +154,3 @@ def test_several_outputs_need_a_transform_and_several_tasks_choices() -> None:
     transform = ScalarizedPosteriorTransform(double([1.0, 0.5]))
     with pytest.raises(UnsupportedError, match="Pass choices=, a finite"):
         GPThompsonSampling(tasks, seed=0, posterior_transform=transform)(X[:1])
-
-
-def test_a_draw_on_arms_with_theorem_4s_scale_is_guaranteed() -> None:
-    acqf = GPThompsonSampling(bandit_gp(noise=3.0), **BOUNDS, choices=ARMS, seed=0)
-    guarantee = acqf.guarantee()
-    assert guarantee.holds
-    assert guarantee.method == "GP-TS"
-    assert "Theorem 4" in guarantee.theorem
-    assert guarantee.constants["delta"] == 0.1
-    # the confidence bound may fail with delta / 2, the draw with the other half
-    assert "probability 0.95" in guarantee.statement
-    gain = bandit_gp_reference(noise=3.0).members[0][0].information_gain
-    v = (2.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / 0.1)))) / math.sqrt(2.0)
-    assert float(acqf.width) == pytest.approx(v, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("options", "gap"),
-    [
-        ({**BOUNDS}, "a pathwise draw approximates"),
-        ({**BOUNDS, "choices": ARMS, "scale": 0.5}, "scaled by 0.5"),
-        ({**BOUNDS, "choices": ARMS, "X_pending": ARMS[:2]}, "2 outcomes are pending"),
-        ({"width": 1.0, "choices": ARMS}, "heuristic"),
-    ],
-    ids=["pathwise", "scaled", "pending", "constant"],
-)
-def test_why_a_draw_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
-    guarantee = GPThompsonSampling(bandit_gp(noise=3.0), seed=0, **options).guarantee()
-    assert not guarantee.holds
-    assert len(guarantee.reasons) == 1
-    assert gap in guarantee.reasons[0]
-    assert ("Thompson" if "width" in options else "GP-TS") in guarantee.method
