@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import combinations
-from benchmarks.combinations import WAYS, Combination, Player, measure
+from benchmarks.combinations import WAYS, Combination, measure
 from benchmarks.peak_memory import kept_bytes, peak_bytes
 
 
@@ -43,19 +42,6 @@ def test_both_ways_choose_the_same_arm(others):
     assert line.ratio > 0
     if one.on_arms and not WAYS[one.acquisition].note:
         assert line.difference <= 1e-9
-
-
-def test_rounds_in_which_the_clock_did_not_move_are_not_counted(monkeypatch):
-    one = Combination(12, constraints="primal-dual")
-    monkeypatch.setattr(combinations, "_warm_up", lambda *names: None)
-    times, play = iter([5.0, 5.0, 0.0, 0.5, 0.0, 1.5]), Player.step
-
-    def stopped(self):
-        play(self)
-        return next(times, 1.0)
-
-    monkeypatch.setattr(Player, "step", stopped)
-    assert measure(one, 2, 20).ours == 1.0  # behind two rounds that are not counted
 
 
 def test_memory_of_torch_and_numpy_is_counted():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -17,7 +15,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     GPUpperConfidenceBound,
-    RandomSearch,
     run,
 )
 from botorch_bandits.loop import (
@@ -81,37 +78,3 @@ def test_the_guarantee_says_that_something_was_forgotten(name: str) -> None:
     assert not guarantee.holds
     assert any("forgets" in gap for gap in guarantee.gaps)
     assert guarantee.regret_bound is None
-
-
-@pytest.mark.parametrize(
-    ("build", "error", "message"),
-    [
-        (lambda: BanditLoop(ARMS, MODEL, UCB, forgetting=5), TypeError, "Pass SlidingWindow"),
-        (
-            lambda: BanditLoop(ARMS, None, RandomSearch(), forgetting=SlidingWindow(5)),
-            ValueError,
-            "no model to forget",
-        ),
-        (
-            lambda: BanditLoop(BOX, SingleTaskGP, UCB, forgetting=ExponentialWeights(0.9)),
-            ValueError,
-            "your own function",
-        ),
-        (
-            lambda: BanditLoop(
-                ARMS,
-                BanditGP.with_kernel(RBFKernel(), refit_every=5),
-                UCB,
-                forgetting=SlidingWindow(5),
-            ),
-            ValueError,
-            "refit_every=5",
-        ),
-    ],
-    ids=["kind", "random", "function", "refit"],
-)
-def test_what_does_not_go_together_is_refused(
-    build: Callable[[], BanditLoop], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        build()

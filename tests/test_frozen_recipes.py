@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from gpytorch.kernels import MaternKernel
 from models.textbook import double, line
 
 from botorch_bandits import (
     AcquisitionRecipe,
-    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditGPRecipe,
@@ -25,16 +20,12 @@ from botorch_bandits import (
     Box,
     ChangePointDetector,
     ChangePointRestart,
-    Exponential,
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
-    LagrangianUpperConfidenceBound,
     OracleRestart,
     SlidingWindow,
 )
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.confidence import DesignGain, WaterFillingGain
-from botorch_bandits.penalties import Polynomial
 
 CHOICES = line(0.0, 1.0, 12)
 BOX = Box([[0.0], [1.0]])
@@ -57,10 +48,6 @@ def play(loop: BanditLoop, num_rounds: int) -> list[float]:
     return points
 
 
-def matrix(scale: float = 1.0) -> torch.Tensor:
-    return scale * torch.eye(3, dtype=torch.float64)
-
-
 # --- options are read only --------------------------------------------------------------------
 
 
@@ -79,70 +66,6 @@ def test_a_dictionary_that_was_passed_can_be_changed_afterwards() -> None:
     recipe = AcquisitionRecipe(ImprovedUpperConfidenceBound, given)
     given["scale"] = 0.001
     assert recipe == ImprovedUpperConfidenceBound.with_options(**BOUNDS)
-
-
-# --- equality and hashes ----------------------------------------------------------------------
-
-RECIPES: dict[str, Callable[[], Any]] = {
-    "bounds": lambda: ImprovedUpperConfidenceBound.with_options(**BOUNDS),
-    "a gain": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS, information_gain=WaterFillingGain(matrix(), lam=0.5)
-    ),
-    "another gain": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS, information_gain=WaterFillingGain(matrix(2.0), lam=0.5)
-    ),
-    "another bound on the gain": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS, information_gain=DesignGain(matrix(), lam=0.5)
-    ),
-    "a transform": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS,
-        posterior_transform=ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64)),
-    ),
-    "another transform": lambda: ImprovedUpperConfidenceBound.with_options(
-        **BOUNDS,
-        posterior_transform=ScalarizedPosteriorTransform(torch.zeros(2, dtype=torch.float64)),
-    ),
-    "choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES.clone()),
-    "other choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES[:5]),
-    "a penalty": lambda: LagrangianUpperConfidenceBound.with_options(
-        width=1.0, penalty=Polynomial(2.0, 2.0)
-    ),
-    "another penalty": lambda: LagrangianUpperConfidenceBound.with_options(
-        width=1.0, penalty=Exponential(2.0)
-    ),
-    "multipliers": lambda: LagrangianUpperConfidenceBound.with_options(
-        width=1.0, multipliers=double([1.0, 2.0])
-    ),
-    "a model": lambda: model(),
-    "a restart": lambda: ChangePointRestart(
-        detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
-    ),
-    "another restart": lambda: ChangePointRestart(
-        detector=ChangePointDetector(MaternKernel(nu=1.5), lengthscale=0.3)
-    ),
-    "a third restart": lambda: ChangePointRestart(
-        detector=ChangePointDetector(
-            MaternKernel(nu=1.5), lengthscale=0.3, threshold=PowerThreshold(1.0)
-        )
-    ),
-    "epochs": lambda: AdditiveEpochs(num_constraints=1, epoch_length=3),
-}
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_equals_its_copies(name: str) -> None:
-    recipe = RECIPES[name]()
-    again = RECIPES[name]()
-    for other in (recipe, again, copy.deepcopy(recipe), pickle.loads(pickle.dumps(recipe))):
-        assert recipe == other
-        assert hash(recipe) == hash(other)
-        assert other in {recipe}
-
-
-def test_recipes_of_other_content_differ() -> None:
-    recipes = [build() for build in RECIPES.values()]
-    for i, one in enumerate(recipes):
-        assert [one == other for other in recipes] == [i == j for j in range(len(recipes))]
 
 
 # --- a loop has copies of its own -------------------------------------------------------------

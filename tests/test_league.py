@@ -8,7 +8,6 @@ import multiprocessing
 import pytest
 import torch
 
-from benchmarks.commands import main
 from benchmarks.league import (
     IN_SITUATIONS,
     STILL,
@@ -186,19 +185,3 @@ def test_a_second_start_plays_what_is_missing(tmp_path, monkeypatch):
     text = path.read_text(encoding="utf-8")
     assert play_all(read, ["branin"], ["random"], [0, 1]) == []
     assert path.read_text(encoding="utf-8") == text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--problems", "golf"], "--problems has 'golf'"),
-        (["--methods", "luck"], "method is 'luck'"),
-        (["--seeds", "0"], "--seeds is 0"),
-        (["--situations", "--problems", "contexts-tasks"], "contexts-tasks needs --data"),
-    ],
-)
-def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
-    assert main(["league", *arguments, "--out", str(tmp_path / "t.csv"), "--quiet"]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.commands import main
-from benchmarks.league import IN_SITUATIONS, STEP, Row, Rows, play
-from benchmarks.league_methods import METHODS, Method
+from benchmarks.league import STEP, Row, play
+from benchmarks.league_methods import Method
 from benchmarks.league_players import Outcome, Player
 from benchmarks.league_problems import MAX_DELAY, NUM_INITIAL, Coordinates, Situation
 from benchmarks.league_situations import SITUATIONS
@@ -132,35 +130,3 @@ def test_violations_by_hand():
 
 
 # -------------------------------------------------------------------------------------- the command
-
-
-class Here:
-    """What stands for processes, which the other half of the league tests."""
-
-    def __init__(self, *args, **kwargs) -> None: ...
-
-    def submit(self, function, *args):
-        future = Future()
-        future.set_result(function(*args))
-        return future
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_) -> None: ...
-
-
-def test_the_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("benchmarks.league.ProcessPoolExecutor", Here)
-    table = tmp_path / "rows.csv"
-    arguments = ["league", "--situations", "--problems", "budget-functions", "--quiet"]
-    arguments += ["--methods", "random", "--out", str(table)]
-    assert main([*arguments, "--seeds", "1"]) == 0
-    assert "random" in capsys.readouterr().out
-    (row,) = Rows(IN_SITUATIONS, table)
-    expected = play(SITUATIONS["budget-functions"], METHODS["random"], 0)
-    assert {**row, "seconds": ""} == {**expected, "seconds": ""}
-    text = table.read_text(encoding="utf-8")
-    monkeypatch.setattr("benchmarks.league._play_in_worker", None)
-    assert main([*arguments, "--seeds", "1"]) == 0  # plays nothing
-    assert table.read_text(encoding="utf-8") == text

@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from models.textbook import double, line, normal, uniform
-from torch import Tensor
+from models.textbook import double, line, uniform
 
 from benchmarks.peak_memory import kept_bytes
 from botorch_bandits import (
-    Arms,
     BanditGP,
-    BanditLoop,
-    DMMUpperConfidenceBound,
-    GPThompsonSampling,
-    ImprovedUpperConfidenceBound,
-    Policy,
 )
 from botorch_bandits.core.posterior import FIRST_ROOM, Posterior, Rows
 from botorch_bandits.core.priors import Prior, Stack
 
 CHOICES = line(0, 1, 60)
-MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.1)
-BOUNDS = {"rkhs_bound": 20.0, "noise_bound": 0.1}
-
-
-def play(loop: BanditLoop, num_rounds: int, noise: Tensor) -> None:
-    for t in range(loop.history.num_queries, num_rounds):
-        query = loop.ask()
-        loop.tell(query.id, float(torch.sin(7 * query.x)) + float(noise[t]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
-def test_what_plays_arms_keeps_little_more_than_the_outcomes(cls: Any) -> None:
-    loop = Policy(MODEL, cls.with_options(**BOUNDS)).loop(Arms(CHOICES), seed=0)
-    noise = 0.1 * normal(1500, seed=0)
-    play(loop, 500, noise)
-    player = loop._chooser._arms.player
-    early = kept_bytes(player)
-    play(loop, 1500, noise)
-    # number, outcome, weight, place and id of 1000 rounds, in memory that doubles; no row of 60
-    assert kept_bytes(player) <= early + 2 * 1000 * 8 * 6 + 2 * 8 * 60 * 64
-    assert player.posterior.num_kept <= 2 * 60 + FIRST_ROOM
 
 
 def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,31 +36,6 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(kept) <= FIRST_ROOM
     assert max(factorized) <= 20
     assert len(factorized) <= 3000 // 32 + 5
-
-
-def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
-    """After 2000 rounds its eigenproblem is as large as the arms it played, not as the rounds."""
-    recipe = DMMUpperConfidenceBound.with_options(**BOUNDS)
-    loop = Policy(MODEL, recipe).loop(Arms(CHOICES), seed=0)
-    for _ in range(300):
-        query = loop.ask()
-        loop.tell(query.id, float(torch.sin(7 * query.x)))
-    assert loop._chooser._arms is not None
-    played = len({float(query.x) for query in loop.history.queries})
-    sizes = []
-    original = torch.linalg.eigh
-
-    def counting(matrix: Tensor) -> Any:
-        sizes.append(matrix.shape[-1])
-        return original(matrix)
-
-    torch.linalg.eigh = counting
-    try:
-        loop.ask()
-    finally:
-        torch.linalg.eigh = original
-    assert sizes == [played]
-    assert played < 60
 
 
 def test_model_on_a_box_keeps_half_a_square() -> None:

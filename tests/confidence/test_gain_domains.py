@@ -78,17 +78,6 @@ RULES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("cls", KINDS)
-def test_it_keeps_its_points_and_the_regularization_over_the_prior_variance(cls: Any) -> None:
-    bound = cls(4.0 * dense(GRID), 4.0 * LAM, GRID)
-    assert bound.domain.num_points == 40
-    assert bound.domain.lam == pytest.approx(LAM, abs=1e-12)
-    assert torch.equal(bound.domain.points, GRID)
-    assert cls(dense(GRID), LAM).domain.points is None
-    assert cls(GRID @ GRID.mT, LAM).domain.lam is None  # prior variances differ
-    assert MyOwn().domain is None
-
-
-@pytest.mark.parametrize("cls", KINDS)
 @pytest.mark.parametrize("scale", [1.0, 9.0])
 def test_on_makes_the_matrix_itself(cls: Any, scale: float) -> None:
     made, given = cls.on(GRID, kernel(scale), scale * LAM), cls(dense(GRID), LAM)

@@ -38,7 +38,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWar
 X = uniform(9, 2, seed=0)
 WIDE = X * torch.tensor([15.0, 4.0]).double() - 5.0
 Y = torch.cat([3.0 + 2.0 * (5.0 * X[:, :1]).sin(), 40.0 * (4.0 * X[:, 1:]).cos()], dim=-1)
-BOUNDS = double([[-5.0, -5.0], [10.0, 0.0]])
 
 
 def perturbed() -> Model:
@@ -155,16 +154,6 @@ def learned(model: Model) -> set[str]:
     return {what for prior in read_prior(model) for what in prior.learned}
 
 
-def test_fixed_parameters_are_not_learned() -> None:
-    assert learned(BanditGP(X, Y[:, :1], RBFKernel(), noise=0.25)) == set()
-    assert (
-        learned(BanditGP(X, Y[:, :1], RBFKernel(), input_transform=Normalize(2, bounds=BOUNDS)))
-        == set()
-    )
-    frozen = SingleTaskGP(X, Y[:, :1], outcome_transform=None).requires_grad_(False)
-    assert learned(frozen) == set()
-
-
 def test_everything_that_was_or_could_have_been_learned_is_named() -> None:
     noise = "likelihood noise (a free parameter)"
     inputs = "input scale (an input transform without given bounds)"
@@ -246,11 +235,3 @@ def test_other_posterior_transforms_cannot_be_read() -> None:
     transform = ExpectationPosteriorTransform(n_w=3)
     with pytest.raises(UnreadablePriorError, match="ExpectationPosteriorTransform is not"):
         _ = PriorSummary(SingleTaskGP(X, Y), transform).active
-
-
-def test_the_number_of_rows_is_the_largest_of_a_list() -> None:
-    models = ModelListGP(SingleTaskGP(X[:4], Y[:4, :1]), SingleTaskGP(X, Y[:, 1:]))
-    assert PriorSummary(models).num_rows == 9
-    assert PriorSummary(SingleTaskGP(X.expand(5, 9, 2), Y.expand(5, 9, 2))).num_rows == 9
-    with pytest.raises(UnreadablePriorError, match="does not show its"):
-        _ = PriorSummary(SingleTaskVariationalGP(X, Y[:, :1])).num_rows

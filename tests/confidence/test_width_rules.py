@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,8 +15,6 @@ from torch import Tensor
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
-    ConstantWidth,
-    FiniteArmsWidth,
     KernelizedWidth,
     PriorSummary,
     UnreadablePriorError,
@@ -179,26 +176,3 @@ def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
 
     assert gain([1.0, 1.0]) == pytest.approx(sum(gains), rel=1e-10)
     assert gain([0.0, 1.0]) == pytest.approx(gains[1], rel=1e-10)
-
-
-# --- other rules ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: ConstantWidth(-1.0), "width is -1.0"),
-        (lambda: FiniteArmsWidth(0, 0.1), "num_arms is 0"),
-        (lambda: FiniteArmsWidth(10, 1.0), "delta is 1.0"),
-        (lambda: KernelizedWidth(-1.0, 0.1, 0.1), "rkhs_bound is -1.0"),
-        (lambda: KernelizedWidth((1.0, -2.0), 0.1, 0.1), "rkhs_bound is -2.0"),
-        (lambda: KernelizedWidth(1.0, float("inf"), 0.1), "noise_bound is inf"),
-        (lambda: KernelizedWidth(1.0, 0.1, 0.0), "delta is 0.0"),
-        (lambda: KernelizedWidth(1.0, 0.1, 0.1, explicit_gain=-1.0), "information_gain is -1.0"),
-    ],
-)
-def test_infeasible_rules_are_refused_when_they_are_made(
-    build: Callable[[], object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build()

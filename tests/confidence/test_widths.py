@@ -40,15 +40,6 @@ def test_gp_ucb_on_finitely_many_arms(num_arms: int, round_number: int, delta: f
     assert width.item() ** 2 == pytest.approx(beta, rel=1e-12, abs=1e-12)
 
 
-def test_widths_are_double_whatever_the_default() -> None:
-    for width in (
-        BoundedNorm(1, 1, 0.1).width(1),
-        BoundedNorm(torch.tensor(1), torch.tensor(1), 0.1).width(torch.tensor(1)),
-        BoundedNorm(1, 1, 0.1, 1, any_lambda=True).width(1),
-    ):
-        assert width.dtype == torch.float64
-
-
 def test_a_scale_is_positive() -> None:
     assert check_scale(5**-0.5) == 5**-0.5
     for bad in (0.0, -1.0):

@@ -11,7 +11,7 @@ from models.textbook import double
 from torch import Tensor
 
 from botorch_bandits.problems import ConstrainedArmsProblem, ConstrainedProblem
-from papers.environments import GardnerProblem, on_grid
+from papers.environments import GardnerProblem
 
 
 def points_of(problem: ConstrainedProblem, *shape: int, seed: int = 0) -> Tensor:
@@ -52,17 +52,6 @@ def test_the_optimum_of_gardner_against_dense_optimization() -> None:
 # --- grids ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("num_points", "published"), [(61, -0.300), (41, -0.352)])
-def test_grids_of_gardner_have_their_own_optimum(num_points: int, published: float) -> None:
-    line = np.linspace(0.0, 6.0, num_points)
-    best = max(f for f, g in (gardner_by_hand([a, b]) for a in line for b in line) if g <= 0.0)
-    grid = on_grid(GardnerProblem(), num_points)
-    assert grid.num_arms == num_points**2
-    assert grid.optimal_value == pytest.approx(best, abs=1e-12)
-    assert grid.optimal_value == pytest.approx(published, abs=5e-4)
-    assert grid.values.max().item() == pytest.approx(1.0, abs=0.01)  # unconstrained
-
-
 def test_optimal_arms_are_feasible_with_several_constraints() -> None:
     choices = torch.arange(4, dtype=torch.float64).unsqueeze(-1)
     values = double([5.0, 2.0, 3.0, 3.0])
@@ -90,25 +79,6 @@ def test_noise_on_reward_and_constraint_is_normal_with_the_given_deviations() ->
         assert draws.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * 40_000))
         assert (draws / std).pow(4).mean().item() == pytest.approx(3.0, abs=5 * math.sqrt(96) / 200)
     assert abs(torch.corrcoef(torch.stack([noise, on_constraint]))[0, 1].item()) < 5 / 200
-
-
-def test_observations_belong_to_the_stream_alone() -> None:
-    problem = GardnerProblem(noise_std=0.1, constraint_noise_std=0.1)
-    first, second = points_of(problem, 2)
-    state = torch.get_rng_state()
-    drawn = [
-        problem.observe(x, torch.Generator().manual_seed(7))[1] - problem.constraint_values(x)
-        for x in (first, second)
-    ]
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.testing.assert_close(drawn[0], drawn[1], rtol=0, atol=1e-14)
-    # switching off the reward's noise leaves the constraint's as it is
-    quiet = GardnerProblem(constraint_noise_std=0.1)
-    reward, constraint = quiet.observe(first, torch.Generator().manual_seed(7))
-    assert reward == quiet(first, noise=False)
-    torch.testing.assert_close(
-        constraint - quiet.constraint_values(first), drawn[0], rtol=0, atol=1e-14
-    )
 
 
 # --- refusals ---------------------------------------------------------------------------------
