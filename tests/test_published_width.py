@@ -21,7 +21,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
-    GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
@@ -31,11 +30,9 @@ from botorch_bandits.confidence import CensoredWidth, ConstantWidth, KernelizedW
 LENGTHSCALE, NOISE, MINIMUM, BOUND, M = 0.2, 0.05, -1.0, 1.4, 4
 VARIANCES = (0.3, 1.0, 2.7)
 CHOICES = line(0, 1, 12)
-X = double([[0.05], [0.3], [0.5], [0.75], [0.9]])
 REWARDS = (0.4, None, -0.6, None, None)
 """None: censored."""
 UCB = GPUpperConfidenceBound.with_options(width=1.0)
-TS = GPThompsonSampling.with_options(width=1.0)
 
 
 def kernel(variance: float) -> ScaleKernel:
@@ -98,29 +95,6 @@ def test_the_width_of_the_loop(domain: str, variance: float) -> None:
     gaps = loop.guarantee().gaps
     assert "the terms of pending queries are those of the published code" in gaps
     assert "standard deviations include the noise" in gaps
-
-
-@pytest.mark.parametrize("variance", VARIANCES)
-def test_draws_of_the_loop_are_those_of_the_posterior_as_it_is(variance: float) -> None:
-    domain = DOMAINS["arms"]
-    for name in (*DOMAINS, "arms with contexts"):
-        more = {"context_dim": 1} if name == "arms with contexts" else {}
-        loop = build(DOMAINS.get(name, domain), TS, variance, **more)
-        query = loop.ask(**({"context": [0.0]} if more else {}))
-        assert query.diagnostics["width"] == 1.0
-        assert "standard deviations include the noise" not in loop.guarantee().gaps
-    feedback = Censored(MINIMUM, BOUND, max_delay=M, **Censored.as_published)
-    plain = Censored(MINIMUM, max_delay=M)  # without outcome_bound there never was a sum
-    recipe = BanditGP.with_kernel(kernel(variance), noise=NOISE, prior_mean=MINIMUM)
-    played = []
-    for way in (feedback, plain):
-        loop = BanditLoop(domain, recipe, TS, feedback=way, seed=3)
-        for i in range(8):
-            query = loop.ask()
-            if i % 2:
-                loop.tell(query.id, math.sin(7.0 * float(query.x)))
-        played.append([(each.x.item(), each.diagnostics) for each in loop.history.queries])
-    assert played[0] == played[1]
 
 
 def test_bad_input() -> None:

@@ -16,7 +16,7 @@ from botorch_bandits import (
     LogProbabilityOfImprovement,
 )
 
-from .cases import MODELS, bandit_gp, bandit_gp_reference, double, named, rows, uniform
+from .cases import bandit_gp, bandit_gp_reference, double, rows, uniform
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
@@ -49,23 +49,6 @@ def test_incumbents(incumbent: str, maximize: bool) -> None:
     acqf = LogExpectedImprovement(bandit_gp(), maximize=maximize, **options)
     assert torch.allclose(acqf(x.unsqueeze(-2)), improvement(best, None, maximize), atol=1e-8)
     assert float(acqf.best_f) == pytest.approx(best, abs=1e-10)
-
-
-@pytest.mark.parametrize("cls", [LogExpectedImprovement, LogProbabilityOfImprovement])
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("name", ["SingleTaskGP, Standardize", "SingleTaskGP, weight -1", "bandit"])
-def test_the_incumbent_is_that_of_the_model_s_own_rows(cls: Any, maximize: bool, name: str) -> None:
-    if name == "bandit":
-        model, transform, X, Y = bandit_gp(), None, X_OBSERVED, Y_OBSERVED
-    else:
-        case = named(MODELS, name)
-        model, transform, X, Y = case.build(), case.posterior_transform, X_OBSERVED, OUTCOMES[:, :1]
-    for given in ({"X_observed": X}, {"incumbent": "observed", "Y_observed": Y}):
-        options = {"posterior_transform": transform, "maximize": maximize, **given}
-        expected = float(cls(model, **options).best_f)
-        for left_out in ("X_observed", "Y_observed"):
-            options.pop(left_out, None)
-        assert float(cls(model, **options).best_f) == pytest.approx(expected, abs=1e-10)
 
 
 def test_several_outputs_without_given_rows_have_the_incumbent_of_their_sum() -> None:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from botorch_bandits import (
     BanditGP,
-    Box,
     CandidatesUpperConfidenceBound,
     CensoredUpperConfidenceBound,
     Exponential,
@@ -286,20 +285,3 @@ def test_joint_points_are_handed_over(handed_over: list[Any]) -> None:
     assert len(handed_over) == 1
     assert found.shape == X.shape
     assert bool((values >= ucb(gp())(X) - 1e-9).all())
-
-
-# --- inside BoTorch's optimizers and the box ------------------------------------------------
-
-
-def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("BoTorch's generator was called")
-
-    monkeypatch.setattr("botorch.optim.optimize.gen_candidates_scipy", refuse)
-    monkeypatch.setattr(generation, "gen_candidates_scipy", refuse)
-    for integer_dims in ((), (0,)):
-        box = Box(unit_box(), integer_dims=integer_dims)
-        acqf = ucb(gp(40))
-        (first, value), (second, _) = box.maximize(acqf, seed=3), box.maximize(acqf, seed=3)
-        assert torch.equal(first, second)
-        assert value == pytest.approx(float(acqf(first.unsqueeze(0))), abs=1e-9)

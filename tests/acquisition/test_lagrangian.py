@@ -9,11 +9,15 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import KroneckerMultiTaskGP, ModelListGP
+from botorch.models import KroneckerMultiTaskGP, ModelListGP, SingleTaskGP
 from botorch.models.multitask import MultiTaskGP
+from botorch.models.transforms import Log
 
 from botorch_bandits import (
+    Arms,
+    Box,
     Exponential,
+    LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import AffineOutcomes
@@ -261,3 +265,70 @@ def test_refusals():
     )
     with pytest.raises(OverflowError, match=r"Polynomial\(c, n\)"):
         steep(x.unsqueeze(-2))
+
+
+# --- joint draws ---------------------------------------------------------------------------
+
+
+def draw(model, penalty="linear", **options):
+    return LagrangianThompsonSampling(
+        model,
+        multipliers=[KAPPA],
+        penalty=PENALTIES[penalty][0],
+        **{"width": 1.0, "seed": 3, **options},
+    )
+
+
+@CASE
+@pytest.mark.parametrize("on_choices", [False, True], ids=["path", "choices"])
+def test_each_output_is_scaled_about_its_mean(case, on_choices):
+    # Theorem 4 spends half of delta on the draw, and each output has half of the rest
+    x = (case.choices[::4] if on_choices else case.points(6, seed=3)).unsqueeze(-2)
+    options = {"choices": case.choices} if on_choices else {}
+    model = case.build()
+    outputs, _ = outputs_of(case, ())
+    widths = np.array(igp_widths(outputs, DELTA / 2.0))
+    scaled = draw(
+        model, width=None, rkhs_bound=RKHS, noise_bound=NOISE, delta=DELTA, **options
+    ).draw(x)
+    plain = draw(model, **options).draw(x).detach().numpy()
+    mean = np.stack([o.posterior(x.squeeze(-2).numpy())[0] for o in outputs], axis=-1)
+    close(scaled, mean + widths * (plain - mean))
+
+
+def test_draws_from_recipes_and_what_they_refuse():
+    recipe = LagrangianThompsonSampling.with_options(width=1.0)
+    case = CASES[0]
+    given = {"multipliers": [KAPPA], "penalty": Exponential(0.8), "seed": 3}
+    on_arms = recipe.build(case.build(), Arms(case.choices), **given)
+    assert torch.equal(on_arms.choices, case.choices)
+    on_box = recipe.build(case.build(), Box(case.bounds), **given)
+    assert on_box.choices is None
+    expected = draw(case.build(), "exponential", choices=case.choices)
+    grid = case.choices.unsqueeze(-2)
+    assert torch.equal(on_arms(grid), expected(grid))
+    X, Y = rows()
+    batched = SingleTaskGP(torch.stack([X, X]), torch.stack([Y, Y]))
+    with pytest.raises(UnsupportedError, match=r"batch shape \(2,\)"):
+        draw(batched)
+    with pytest.raises(UnsupportedError, match=r"no pathwise draws .*choices="):
+        draw(multi_task())(grid)
+    with pytest.raises(UnsupportedError, match=r"no joint Gaussian moments.*a model with"):
+        draw(KroneckerMultiTaskGP(X, Y).eval(), choices=case.choices)(grid)
+    with pytest.raises(ValueError, match=r"2 multipliers"):
+        LagrangianThompsonSampling(case.build(), multipliers=[1.0, 2.0], width=1.0)
+
+
+def test_affine_outcomes_refuse():
+    X, Y = rows()
+    with pytest.raises(TypeError, match=r"weights has dtype torch.float32"):
+        AffineOutcomes(torch.ones(1, 2))
+    with pytest.raises(ValueError, match="weights must be a matrix"):
+        AffineOutcomes(double([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"offsets must be a vector of length 1"):
+        AffineOutcomes(double([[1.0, 2.0]]), double([1.0, 2.0]))
+    with pytest.raises(ValueError, match="for 3 outputs, but"):
+        CASES[0].build().posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0, 3.0]])))
+    positive = SingleTaskGP(X, Y.abs() + 1.0, outcome_transform=Log())
+    with pytest.raises(UnsupportedError, match=r"joint Gaussian posterior.*ModelListGP"):
+        positive.posterior(X, posterior_transform=AffineOutcomes(double([[1.0, 2.0]])))

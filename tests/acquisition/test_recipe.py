@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +23,6 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
-    RandomizedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.rules import ThompsonArmsRule, WidthArmsRule
@@ -281,18 +279,3 @@ def test_a_constructor_of_ones_own_is_told_what_the_domain_knows() -> None:
     assert loop.ask().diagnostics["width"] > 0.0
     with pytest.raises(ValueError, match="num_arms=3, but the domain"):
         GPUpperConfidenceBound.with_options(num_arms=3).build(bandit_gp(), ARMS)
-
-
-def test_complete_options_have_every_name_and_the_constructors_own_defaults() -> None:
-    names = set(inspect.signature(GPUpperConfidenceBound).parameters)
-    complete = GPUpperConfidenceBound.complete_options({"delta": 0.2}, ARMS)
-    assert set(complete) == names - {"model", "round_number", "X_pending"}
-    assert (complete["delta"], complete["scale"], complete["num_arms"]) == (0.2, 1.0, 9)
-    # what the user gave is neither replaced nor joined by what the domain knows
-    assert GPUpperConfidenceBound.complete_options({"num_arms": 50}, ARMS)["num_arms"] == 50
-    assert GPUpperConfidenceBound.complete_options({"width": 2.0}, ARMS)["num_arms"] is None
-    on_box = GPUpperConfidenceBound.complete_options(
-        {"smoothness_a": 1.0, "smoothness_b": 2.0}, Box([[0.0, 0.0], [1.0, 3.0]])
-    )
-    assert (on_box["dim"], on_box["side_length"]) == (2, 3.0)
-    assert RandomizedUpperConfidenceBound.complete_options({}, ARMS)["num_arms"] == 9

@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-import torch
-from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
@@ -31,36 +29,7 @@ from .cases import (
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
-X_TEST = uniform(5, 2, seed=3).unsqueeze(-2)
 TWO_OUTPUTS = named(MODELS, "SingleTaskGP, two outputs, scalarized")
-
-
-def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> bool:
-    actual, expected = (torch.as_tensor(v, dtype=torch.float64) for v in (actual, expected))
-    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance)
-
-
-# --- widths and units -----------------------------------------------------------------------
-
-
-def test_explicit_gain_scale_and_constant_width() -> None:
-    model = bandit_gp()
-    width = (2.0 + 0.1 * math.sqrt(2.0 * (3.0 + 1.0 + math.log(10.0)))) / math.sqrt(2.0)
-    assert close(ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0).width, width)
-    assert close(
-        ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0, scale=0.5).width,
-        0.5 * width,
-    )
-    # Srinivas et al. divide beta by 5, which is the squared width
-    full = GPUpperConfidenceBound(model, num_arms=100)
-    fifth = GPUpperConfidenceBound(model, num_arms=100, scale=5.0**-0.5)
-    assert close(fifth.beta, full.beta / 5.0)
-    for cls in (GPUpperConfidenceBound, ImprovedUpperConfidenceBound):
-        constant = cls(model, width=2)  # an int must not become an integer tensor
-        assert isinstance(constant, UpperConfidenceBound)
-        assert constant.beta.dtype == torch.float64
-        assert close(constant.width, 2.0)
-        assert close(constant(X_TEST), UpperConfidenceBound(model, beta=4.0)(X_TEST))
 
 
 # --- rounds ---------------------------------------------------------------------------------

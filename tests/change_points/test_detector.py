@@ -13,7 +13,7 @@ from models.textbook import double
 
 from botorch_bandits import Arms, Box, ChangePointDetector
 from botorch_bandits.change_points import PowerThreshold, half_samples
-from botorch_bandits.change_points.half_samples import ChangePointTest, largest_statistics
+from botorch_bandits.change_points.half_samples import ChangePointTest
 
 from . import dense
 
@@ -254,18 +254,6 @@ def test_ridge_below_rounding_is_refused():
 
 
 # --- all tests of a stream, and contexts ---------------------------------------------------------
-
-
-def test_the_largest_statistics_are_those_of_all_tests():
-    arms, y = on_arms(33, seed=3)
-    engine = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.4).on(LINE)
-    kernel, features = engine.matrices(arms)
-    ridges = engine.detector.ridges(engine.half_sizes(33), 1)
-    found = largest_statistics(kernel, features @ features.mT, y, ridges)
-    tests = [engine.test(arms[:t], y[:t]).statistics for t in range(2, 34)]
-    for n in range(1, 17):
-        largest = max(float(test[n - 1]) for test in tests if len(test) >= n)
-        assert float(found[n - 1]) == pytest.approx(largest, rel=1e-9)
 
 
 @pytest.mark.parametrize("on_arms", [True, False])

@@ -10,9 +10,8 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
-from models.textbook import double, line, uniform
+from models.textbook import double, line
 
-from benchmarks.peak_memory import kept_bytes, peak_bytes
 from botorch_bandits import Arms, BanditGP, Box, EvidenceDetector, EvidenceRestart
 from botorch_bandits.change_points import evidence
 from botorch_bandits.change_points.calibration import binomial_interval
@@ -309,9 +308,6 @@ def test_false_alarms_keep_the_level(name):
     assert lower <= detector.level(1)
 
 
-# --- what it finds -------------------------------------------------------------------------------
-
-
 # --- starts --------------------------------------------------------------------------------------
 
 
@@ -324,19 +320,6 @@ def test_the_number_of_starts_grows_with_the_logarithm():
     assert found == {64: 11, 256: 15, 1024: 19}
     # nothing arrived: the starts and the rest have all the mass
     assert stream.test().statistic == pytest.approx(0.0, abs=1e-12)
-
-
-@DOMAINS
-def test_all_starts_together_take_the_memory_of_few_squares(domain):
-    num_rows = 150
-    X = uniform(num_rows, 1, seed=2)
-    stream = EvidenceDetector().on(Arms(X) if domain is ARMS else BOX, PRIOR, 2).stream()
-    for x in X:
-        stream.observe(x, [0.1, -0.2])
-    assert len(stream.starts) >= 10
-    square = 8 * num_rows**2
-    assert kept_bytes(stream) <= 3.5 * square
-    assert peak_bytes(lambda: stream.observe(X[0], [0.1, -0.2])) <= 2.5 * square
 
 
 # --- what is refused -----------------------------------------------------------------------------

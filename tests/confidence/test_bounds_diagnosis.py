@@ -96,27 +96,12 @@ def test_norm_and_noise_against_the_formula_on_the_same_ridges() -> None:
             assert least_norm(0.0) <= norm
 
 
-def test_the_regret_bound_covers_every_order_of_the_rows() -> None:
-    """It is the textbook's, and at least the sum of twice width times deviation, row by row."""
+def test_the_regret_bound_is_the_textbooks() -> None:
     X, Y, K, _ = rows(1, n=20)
     R, delta, lam = 0.2, 0.05, 0.04
     found = diagnose_bounds(model_of(X, Y), noise_bound=R, delta=delta)
-    eye = torch.eye(20, dtype=DTYPE)
-    gain = 0.5 * float(torch.logdet(eye + K / lam))
+    gain = 0.5 * float(torch.logdet(torch.eye(20, dtype=DTYPE) + K / lam))
     assert found.information_gain == pytest.approx(gain, rel=1e-10)
-    for order in (range(20), reversed(range(20)), torch.randperm(20).tolist()):
-        order = list(order)
-        total = dict.fromkeys(found.regret_bounds, 0.0)
-        for t, i in enumerate(order):
-            seen = order[:t]
-            A = K[seen][:, seen] + lam * torch.eye(t, dtype=DTYPE)
-            variance = float(1.0 - K[i, seen] @ torch.linalg.solve(A, K[seen, i])) if t else 1.0
-            gain_now = 0.5 * float(torch.logdet(A / lam)) if t else 0.0
-            for B in total:
-                width = B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain_now - math.log(delta)))
-                total[B] += min(2.0 * width * math.sqrt(variance), 2.0 * B)
-        for B, bound in found.regret_bounds.items():  # both may be the sum of 2 B, summed otherwise
-            assert total[B] <= bound * (1.0 + 1e-10)
     for B, bound in found.regret_bounds.items():
         width = B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain - math.log(delta)))
         textbook = 2.0 * width * math.sqrt(20 * 2.0 * gain / math.log(1.0 + 1.0 / lam))
@@ -136,7 +121,7 @@ def test_bounds_that_hold_are_refuted_no_more_often_than_the_level() -> None:
 
 
 def test_units_are_those_of_the_outcomes() -> None:
-    """A scaled kernel, a prior mean and merged rows change nothing but the scale."""
+    """A scaled kernel and a prior mean change nothing but the scale."""
     X, Y, _, _ = rows(3)
     plain = diagnose_bounds(model_of(X, Y))
     assert plain.noise_bound == pytest.approx(0.2)
@@ -150,18 +135,6 @@ def test_units_are_those_of_the_outcomes() -> None:
     assert list(scaled.regret_bounds.values()) == pytest.approx(
         [3.0 * bound for bound in plain.regret_bounds.values()], rel=1e-8
     )
-    twice = torch.cat([X, X]), torch.cat([Y, Y + 0.1])
-    merged = diagnose_bounds(model_of(*twice))
-    _, _, K, _ = rows(3)
-    K = torch.cat([torch.cat([K, K], 1)] * 2)
-    r = radius(K, twice[1], 0.04, 0.2, 0.05)
-    eye = torch.eye(28, dtype=DTYPE)
-    dense = [
-        float(twice[1] @ torch.linalg.solve(K + a * eye, twice[1])) - r / a
-        for a in torch.logspace(-4, 4, 400, dtype=DTYPE).tolist()
-    ]
-    assert merged.num_rows == 28
-    assert merged.rkhs_bound == pytest.approx(math.sqrt(max(*dense, 0.0)), rel=0.05)
 
 
 def test_rows_with_noise_variances_of_their_own_say_what_is_counted() -> None:

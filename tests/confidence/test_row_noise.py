@@ -34,7 +34,6 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import BanditAcquisition
 from botorch_bandits.confidence import (
     CensoredWidth,
     KernelizedWidth,
@@ -161,24 +160,6 @@ def test_each_output_has_its_own_rows() -> None:
         assert {SUB_GAUSSIAN_ROWS, ROWS_WERE_KNOWN} <= {*assumptions}
 
 
-def test_each_batch_has_its_own_rows() -> None:
-    roots = 0.2 + uniform(3, 8, 1, seed=5)
-    roots[1] = 0.5  # one level in this batch
-    model = SingleTaskGP(
-        X.expand(3, 8, 2),
-        Y.expand(3, 8, 1),
-        roots**2,
-        covar_module=scaled_kernel(),
-        outcome_transform=None,
-    ).requires_grad_(False)
-    acqf = AMMUpperConfidenceBound(model, rkhs_bound=B, noise_bound="model", delta=DELTA)
-    expected = [
-        math.sqrt(B**2 / OUTPUTSCALE + 2.0 * (whitened_gain(each) + math.log(1.0 / DELTA)))
-        for each in roots
-    ]
-    assert acqf.width.tolist() == pytest.approx(expected, abs=1e-8)
-
-
 # --- DMM -----------------------------------------------------------------------------------------
 
 
@@ -194,31 +175,6 @@ def test_dmm_is_that_of_rows_divided_by_their_noise() -> None:
     assert SUB_GAUSSIAN_ROWS in guarantee.assumptions
     gain = acqf.guarantee().constants["information_gain"]
     assert gain == pytest.approx(whitened_gain(ROOTS), abs=1e-8)
-
-
-# --- one level is a special case -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("acquisition", "options"),
-    [
-        (ImprovedUpperConfidenceBound, {"any_lambda": True}),
-        (AMMUpperConfidenceBound, {}),
-        (DMMUpperConfidenceBound, {}),
-    ],
-)
-def test_the_noise_of_a_model_with_one_level_is_the_number_itself(
-    acquisition: type[BanditAcquisition], options: dict[str, Any]
-) -> None:
-    kernel = scaled_kernel()
-    homoscedastic = BanditGP(X, Y, kernel=kernel, noise=0.37)
-    for model in (model_of(torch.full_like(Y, 0.37)), homoscedastic):
-        by_name, by_number = (
-            acquisition(model, rkhs_bound=B, noise_bound=noise, **options)  # type: ignore[call-arg]
-            for noise in ("model", math.sqrt(0.37))
-        )
-        points = TEST.unsqueeze(-2)
-        assert torch.allclose(by_name(points), by_number(points), rtol=1e-12, atol=1e-12)
 
 
 # --- guarantees ----------------------------------------------------------------------------------

@@ -86,27 +86,6 @@ def test_the_width_grows_by_it(variance: float, units: str, any_lambda: bool) ->
     assert told.constants["variation"] == v
 
 
-def test_arms_and_models_have_the_same_width() -> None:
-    arms = bandits.Arms(line(0.0, 1.0, 9))
-    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.05)
-    recipe = BanditGP.with_kernel(scaled(4.0), noise=0.5)
-    loop = BanditLoop(arms, recipe, rule, seed=0)
-    for t in range(12):
-        query = loop.ask()
-        X, Y = loop.history.arrived()
-        dense = ImprovedUpperConfidenceBound(
-            recipe(X, Y), **BOUNDS, any_lambda=True, variation=0.05
-        )
-        assert query.diagnostics["width"] == pytest.approx(float(dense.width), rel=1e-9), t
-        loop.tell(query.id, float(query.x.sin()))
-    told = loop.guarantee()
-    seen = [q.diagnostics for q in loop.history.queries]
-    expected = sum(
-        min(2.0 * d["width"] * d["standard_deviation"] + 0.1, 2.0 * B + 0.1) for d in seen
-    )
-    assert told.regret_bound == pytest.approx(expected, rel=1e-10)
-
-
 # --- what loops promise -------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from models.textbook import double, uniform
@@ -40,10 +40,6 @@ def gain_of(unit_kernel_matrix: Tensor, lam: float) -> float:
 
 def printed(B: float, R: float, gain: float, delta: float) -> float:
     return B + R * math.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / delta)))
-
-
-def general(B: float, R: float, gain: float, delta: float, lam: float) -> float:
-    return B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain + math.log(1.0 / delta)))
 
 
 def scaled_kernel(outputscale: float, lengthscale: float = 0.3) -> Kernel:
@@ -80,18 +76,6 @@ def test_a_change_of_units_changes_no_width(factor: float) -> None:
     assert standardized(factor) == pytest.approx(standardized(1.0), rel=1e-9)
 
 
-def test_bounds_in_units_of_the_prior_are_taken_as_they_are() -> None:
-    model = SingleTaskGP(X, Y[:, :1], covar_module=scaled_kernel(2.5))
-    lam = model.likelihood.noise.item() / 2.5
-    gain = gain_of(squared_exponential(X, 0.3), lam)
-    rule = KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True, units="prior")
-    assert width_of(rule, model).item() == pytest.approx(
-        general(2.0, 0.5, gain, DELTA, lam), rel=1e-10
-    )
-    with pytest.raises(ValueError, match="units is 'raw'"):
-        KernelizedWidth(2.0, 0.5, DELTA, units="raw")
-
-
 # --- several outputs --------------------------------------------------------------------------
 
 
@@ -99,33 +83,6 @@ def both_outputs(scale: float, *noises: float) -> SingleTaskGP:
     model = SingleTaskGP(X, Y, covar_module=scaled_kernel(scale), outcome_transform=None)
     model.likelihood.noise = double(noises).unsqueeze(-1)
     return model
-
-
-@pytest.mark.parametrize("kind", ["one model", "list"])
-@pytest.mark.parametrize(
-    ("weights", "active"), [([1.0, -3.0], [0, 1]), ([0.0, 2.0], [1]), ([1e-12, 0.0], [0])]
-)
-def test_outputs_with_weight_share_delta_and_add_in_square(
-    kind: str, weights: list[float], active: list[int]
-) -> None:
-    noises, rkhs_bounds, noise_bounds = [0.3, 2.0], (2.0, 30.0), (0.5, 4.0)
-    if kind == "one model":
-        model: Model = both_outputs(1.5, *noises)
-        points = [X, X]
-    else:
-        parts = [(X, noises[0], 0), (X[:6], noises[1], 1)]
-        model = ModelListGP(
-            *(BanditGP(x, Y[: len(x), [j]], scaled_kernel(1.5), noise) for x, noise, j in parts)
-        )
-        points = [X, X[:6]]
-    expected = 0.0
-    for j in active:
-        lam, unit = noises[j] / 1.5, math.sqrt(1.5)
-        gain = gain_of(squared_exponential(points[j], 0.3), lam)
-        arguments = (rkhs_bounds[j] / unit, noise_bounds[j] / unit, gain, DELTA / len(active))
-        expected += general(*arguments, lam) ** 2
-    rule = KernelizedWidth(rkhs_bounds, noise_bounds, DELTA, any_lambda=True)
-    assert width_of(rule, model, weights).item() == pytest.approx(math.sqrt(expected), rel=1e-10)
 
 
 # --- explicit gains, and models that cannot be read -------------------------------------------

@@ -60,23 +60,6 @@ def hand_multipliers(name, rounds):
     return np.array(history)
 
 
-def random_values(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(0.3, 1.0, shape))
-
-
-@RULE
-def test_one_stream(name):
-    rule, g = RULES[name], random_values(23, 2)
-    state, seen = rule.init(), []
-    for row in g:
-        state = rule.step(state, row)
-        seen.append(rule.multipliers(state).numpy())
-    expected = hand_multipliers(name, [[row] for row in g.tolist()])
-    np.testing.assert_allclose(np.array(seen), expected, rtol=1e-12, atol=1e-12)
-    assert len(np.unique(expected)) > 4  # it did move
-    assert (int(state.epochs), int(state.epoch), int(state.rounds)) == (4, 5, 3)
-
-
 @RULE
 def test_late_outcomes_count_once_in_the_epoch_of_their_arrival(name):
     rule = RULES[name]
@@ -91,22 +74,6 @@ def test_late_outcomes_count_once_in_the_epoch_of_their_arrival(name):
     expected = hand_multipliers(name, [[]] * 9 + [[late.tolist(), late.tolist()]])[-1]
     np.testing.assert_allclose(rule.multipliers(state), expected, rtol=1e-12, atol=1e-15)
     assert torch.equal(state.sums, torch.zeros(2, dtype=torch.float64))
-
-
-@RULE
-def test_reset_cuts_the_epoch(name):
-    rule, g = RULES[name], random_values(8, 2, 2, seed=5)
-    state = rule.init((2,))
-    for values in g:
-        state = rule.step(state, values)
-    kept, forgot = rule.reset(state, keep_multipliers=True), rule.reset(state)
-    assert torch.equal(kept.levels, state.levels)
-    assert torch.equal(kept.epochs, state.epochs)
-    assert torch.equal(forgot.levels, rule.init((2,)).levels)
-    assert forgot.epochs.tolist() == [0, 0]
-    for cut in (kept, forgot):
-        assert cut.rounds.tolist() == [0, 0]
-        assert not cut.sums.any()
 
 
 # --- targets and constants of the inner algorithm -------------------------------------------

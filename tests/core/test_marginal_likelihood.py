@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from models.textbook import double, uniform
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.core.marginal_likelihood import MarginalLikelihood, minimize_objective
+from botorch_bandits.core.marginal_likelihood import MarginalLikelihood
 from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
 from botorch_bandits.models.fits import (
     log_marginal_likelihood,
@@ -119,19 +118,6 @@ def is_same(model: Any, other: Any) -> bool:
 
 
 # --- objective and gradient -----------------------------------------------------------------------
-
-
-@every_kernel
-def test_value_and_gradient_are_those_of_autograd(name: str) -> None:
-    for ard, has_scale, rows in itertools.product((None, 3), (False, True), (1, 2, 3, 40)):
-        kernel = BASES[name](ard_num_dims=ard)
-        mll = build(ScaleKernel(kernel) if has_scale else kernel, rows, seed=rows)
-        assert read_parameters(mll.model) is not None
-        assert_equal(mll, step=-0.4)
-        if rows > 1:
-            kernel = BASES[name](ard_num_dims=ard)
-            kernel = ScaleKernel(kernel) if has_scale else kernel
-            assert_equal(learned(kernel, GaussianLikelihood(), rows))
 
 
 def test_the_value_and_the_slopes_are_those_of_the_density() -> None:
@@ -295,24 +281,6 @@ def test_bounds_hold_to_the_last_bit() -> None:
     # otherwise they would say nothing
     assert reached >= 7
     assert inexact >= 3
-
-
-def test_a_warm_start_takes_fewer_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, calls, counts = MarginalLikelihood.__call__, [], []
-
-    def counted(self: Any, *args: Any) -> Any:
-        calls.append(args)
-        return plain(self, *args)
-
-    monkeypatch.setattr(MarginalLikelihood, "__call__", counted)
-    mll = build(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), num_rows=40)
-    for _ in range(2):
-        objective = objective_of(mll)
-        found = minimize_objective(objective)
-        assert found is not None
-        objective.write(found)
-        counts.append(len(calls))
-    assert counts[1] - counts[0] < 0.5 * counts[0]
 
 
 # --- what BoTorch does in its ordinary way --------------------------------------------------------

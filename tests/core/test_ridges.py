@@ -178,15 +178,3 @@ def test_the_largest_score_is_found_without_all_scores() -> None:
     left[asked] = False
     assert torch.equal(found[~left], scores[~left])
     assert float(found[left].max()) < float(scores.max()) - 1e-3
-
-
-def test_without_rows_there_is_the_prior() -> None:
-    nothing, one = torch.empty(0, 2).double(), torch.ones(()).double()
-    found = Ridges(nothing, nothing[:, 0], nothing[:, 0], kernel, one)
-    lower, upper, variance = found.ends(
-        kernel(POINTS, nothing), 4.0 * torch.ones(7).double(), torch.ones(48).double(), 0.3 * one
-    )
-    assert upper.tolist() == [0.6] * 7
-    assert lower.tolist() == [-0.6] * 7
-    assert variance.tolist() == [4.0] * 7
-    assert math.isclose(float(found.information_gain), 0.0)

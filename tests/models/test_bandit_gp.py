@@ -279,20 +279,6 @@ def test_batches_are_separate_models(name: str) -> None:
         assert torch.allclose(found.variance[k, :, 0], covariance.diagonal(), rtol=0, atol=1e-9)
 
 
-def test_the_kernel_is_copied() -> None:
-    kernel = scaled(RBFKernel(), 1.0, 0.3)
-    model = BanditGP(X, Y[:, :1], kernel, 0.1)
-    before = model.posterior(POINTS)
-    kernel.outputscale = double(50.0)
-    kernel.base_kernel.lengthscale = double(5.0)
-    after = BanditGP.posterior(copy.deepcopy(model), POINTS)
-    assert torch.equal(before.mean, after.mean)
-    twin = BanditGP(X, Y[:, :1], model.covar_module, 0.1)
-    assert twin.covar_module is not model.covar_module
-    assert kernel.raw_outputscale.requires_grad
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-
-
 # --- gradients, and BoTorch's posterior -----------------------------------------------------------
 
 

@@ -74,24 +74,6 @@ def test_builders_give_the_same_posterior(
     assert_close(other, recipe(X[100:110], Y[100:110]))
 
 
-# --- branches and freedom -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_rows", [14, 15, 16, 40, 130])
-def test_branches_do_not_touch_each_other(num_rows: int) -> None:
-    root = build(num_rows)
-    before = root.posterior(POINTS)
-    left = append(root, num_rows, num_rows + 1)
-    right = root.condition_on_observations(X[200:203], Y[200:203])
-    further = append(left, num_rows + 1, num_rows + 30)
-    assert torch.equal(root.posterior(POINTS).mean, before.mean)
-    assert torch.equal(root.posterior(POINTS).variance, before.variance)
-    assert_close(left, build(num_rows + 1))
-    assert_close(further, build(num_rows + 30))
-    inputs, targets = (torch.cat([rows[:num_rows], rows[200:203]]) for rows in (X, Y))
-    assert_close(right, BanditGP(inputs, targets, kernel(), 0.01))
-
-
 # --- nothing goes stale ---------------------------------------------------------------------------
 
 
@@ -204,19 +186,6 @@ def test_malformed_outcomes_are_refused() -> None:
         model.with_outcomes(Y[:5].float())
     with pytest.raises(ValueError, match="finite"):
         model.with_outcomes(Y[:5] / 0.0)
-
-
-def test_outcomes_of_other_models_are_replaced_too() -> None:
-    batch = Y[:8].expand(3, 8, 1)
-    for inputs, old, new in (
-        (X[:8].expand(3, 8, 2), batch, -batch),
-        (X[:0], Y[:0], Y[:0]),
-    ):
-        model = BanditGP(inputs, old, RBFKernel(), 0.1)
-        model.posterior(POINTS.squeeze(-2))
-        found = model.with_outcomes(new).posterior(POINTS.squeeze(-2))
-        expected = BanditGP(inputs, new, RBFKernel(), 0.1).posterior(POINTS.squeeze(-2))
-        assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_rows", [0, 3])

@@ -55,22 +55,6 @@ KERNELS = [
 ]
 
 
-def test_collapse_is_what_it_says() -> None:
-    X, Y = data()
-    distinct, means, repeats, squares = collapse(X, Y)
-    assert len(distinct) == 6
-    total = 0.0
-    for x, mean, count in zip(distinct, means, repeats, strict=True):
-        rows = (x == X).all(-1)
-        assert float(count) == int(rows.sum())
-        assert float(mean) == pytest.approx(float(Y[rows].mean()), abs=1e-12)
-        total += float(((Y[rows] - Y[rows].mean()) ** 2).sum())
-    assert squares == pytest.approx(total, abs=1e-10)
-    empty = collapse(X[:0], Y[:0])
-    assert empty[0].shape == (0, 2)
-    assert empty[2].shape == (0,)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_widths_and_confidence_sets_see_all_observations(kernel: Kernel) -> None:
     raw, collapsed = both(kernel)

@@ -247,20 +247,6 @@ def test_a_changed_row_changes_the_links_from_there_on(monkeypatch: pytest.Monke
     assert fits == [5, 10]  # of the new builder only
 
 
-def test_a_refit_is_a_maximum_of_the_likelihood() -> None:
-    found = hyperparameters(refitting()(X[:20], Y[:20]))
-
-    def value(lengthscale: float, scale: float, noise: float) -> float:
-        return log_likelihood(matern(2.5, lengthscale, scale), X[:20], Y[:20, 0], noise)
-
-    best = value(*found)
-    assert best > value(0.5, 1.0, 0.1) + 1.0
-    for i in range(3):
-        for factor in (0.8, 1.25):
-            moved = [f * factor if i == k else f for k, f in enumerate(found)]
-            assert value(*moved) < best + 1e-5
-
-
 def test_a_fit_that_draws_draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     # BoTorch's fit starts again from random values when it fails.
     def drawing(mll: Any, **kwargs: Any) -> Any:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from gpytorch.kernels import RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from loop.of_rows import model_of_rounds
 from torch import Tensor
 
 from botorch_bandits import BanditGP, FittedSingleTaskGP
 from botorch_bandits.loop import ExponentialWeights, SlidingWindow, TimeVaryingKernel
-from botorch_bandits.models.bandit_gp import FEWEST_ROWS
 from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.reading import hallucinate
 
@@ -38,27 +37,6 @@ def weights_of(n: int, seed: int) -> Tensor:
     return torch.exp(6.0 * uniform(n, seed=seed) - 2.0).where(
         uniform(n, seed=seed + 1) < 0.7, double(40.0)
     )
-
-
-def _matern(lengthscale: float) -> Kernel:
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = double(lengthscale)
-    return kernel
-
-
-def test_many_rows_with_weights_at_few_places_become_one_a_place() -> None:
-    n = 266
-    X = uniform(20, 2, seed=1)[(uniform(n, seed=2) * 20).long()]
-    Y, weights, points = uniform(n, 1, seed=3), weights_of(n, seed=4), uniform(5, 2, seed=5)
-    build = BanditGP.with_kernel(_matern(0.4), noise=LAM).builder(0, merges=True)
-    build(X, Y)
-    model = build(X, Y, weights)
-    assert model.num_rows == 20
-    mean, covariance = posterior(matern(2.5, 0.4), X, Y[:, 0], LAM / weights, points)
-    assert torch.allclose(model.posterior(points).mean[:, 0], mean, **EXACT)
-    assert torch.allclose(model.posterior(points).variance[:, 0], covariance.diagonal(), **EXACT)
-    few = FEWEST_ROWS - 1
-    assert build(X[:few], Y[:few], weights[:few]).num_rows == few
 
 
 @pytest.mark.parametrize(

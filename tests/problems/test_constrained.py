@@ -49,21 +49,6 @@ def test_the_optimum_of_gardner_against_dense_optimization() -> None:
     assert -1e-9 <= gap <= 1e-5
 
 
-# --- grids ------------------------------------------------------------------------------------
-
-
-def test_optimal_arms_are_feasible_with_several_constraints() -> None:
-    choices = torch.arange(4, dtype=torch.float64).unsqueeze(-1)
-    values = double([5.0, 2.0, 3.0, 3.0])
-    table = double([[-1.0, 0.1], [-1.0, -1.0], [0.0, -2.0], [-0.5, 0.0]])
-    problem = ConstrainedArmsProblem(choices, values, table)
-    assert problem.num_constraints == 2
-    assert problem.feasible.tolist() == [False, True, True, True]
-    assert (problem.optimal_value, problem.optimal_arm) == (3.0, 2)
-    assert problem.optimizers.tolist() == [[2.0], [3.0]]
-    assert torch.equal(problem.constraint_values(choices[[3, 0]]), table[[3, 0]])
-
-
 # --- noise ------------------------------------------------------------------------------------
 
 

@@ -136,22 +136,6 @@ def test_a_parameter_that_is_called_as_another_column_has_one_of_its_own() -> No
 # --- storages -------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick_disk")
-def test_a_storage_is_refused_under_another_space(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    BanditLoop(SPACE, None, RandomSearch(), storage=path).close()
-    others = {
-        "C.high": {**SPACE.parameters, "C": Float(1e-3, 1e2, log=True)},
-        "names": dict(sorted(SPACE.parameters.items(), reverse=True)),
-        "kernel.values": {**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])},
-        "data.value": {**SPACE.parameters, "data": Fixed("iris")},
-    }
-    for what, parameters in others.items():
-        space = Space(parameters, SPACE.num_restarts, SPACE.raw_samples)
-        with pytest.raises(DifferentSettingsError, match=what):
-            BanditLoop(space, None, RandomSearch(), storage=path)
-
-
 NAMED = {"C": Float(0.01, 100.0, log=True), "leaves": Integer(2, 64)}
 
 

@@ -314,23 +314,6 @@ def test_the_maximum_over_a_mixed_space_is_found(space: Space, center: dict[str,
     assert same == value
 
 
-def test_the_maximum_of_a_rough_function_agrees_with_a_search_of_everything() -> None:
-    """Few points are all looked at; of others the alternating search misses none of these."""
-    space = Space(
-        {"n": Integer(1, 12), "kind": Categorical(list("abcdef")), "size": Integer(1, 9, log=True)}
-    )
-    rough = torch.rand(12, 6, 9, dtype=torch.float64, generator=seeded(4))
-
-    def look_up(X: Tensor) -> Tensor:
-        whole = (10.0 ** X[..., 2]).round().long() - 1
-        return rough[X[..., 0].long() - 1, X[..., 1].long(), whole]
-
-    x, value = space.maximize(Value(look_up))
-    assert value == float(rough.max())
-    n, kind, size = np.unravel_index(int(rough.argmax()), rough.shape)
-    assert space.decode(x) == {"n": n + 1, "kind": "abcdef"[kind], "size": size + 1}
-
-
 @pytest.mark.parametrize(
     "space", [SMALL, Space({"n": Integer(1, 9, log=True), "k": Categorical(["x", "y"])})]
 )
