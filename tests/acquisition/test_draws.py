@@ -149,22 +149,6 @@ def test_a_draw_on_choices_is_a_root_of_the_posterior_times_normal_numbers(name:
         assert torch.allclose(found, expected, rtol=0.0, atol=1e-6)
 
 
-def test_draws_of_one_posterior_are_from_one_factorization(monkeypatch: pytest.MonkeyPatch) -> None:
-    factored: list[Tensor] = []
-    monkeypatch.setattr(draws, "root_of", lambda S: root_of(S) if factored.append(S) is None else S)
-    acqf = GPThompsonSampling(plain(), choices=CHOICES, seed=0)
-    X = CHOICES.reshape(4, 3, 2)
-    first, together = acqf(CHOICES.unsqueeze(-2)), acqf(X)
-    acqf.set_X_pending(CHOICES[:1])
-    acqf(X)
-    assert len(factored) == 1
-    acqf.load_state_dict(acqf.state_dict())  # the parameters may be others
-    assert not torch.equal(acqf(X), together)
-    assert len(factored) == 2
-    assert torch.equal(GPThompsonSampling(plain(), choices=CHOICES, seed=0)(X), together)
-    assert first.shape == (12,)
-
-
 def test_only_the_choices_can_be_evaluated() -> None:
     acqf = GPThompsonSampling(bandit_gp(), width=1.0, choices=CHOICES, seed=0)
     with pytest.raises(ValueError, match="one of the 12"):

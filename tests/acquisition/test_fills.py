@@ -17,7 +17,6 @@ from botorch_bandits import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
 )
-from botorch_bandits.confidence.prior_reading import read_prior
 
 from .cases import MODELS, bandit_gp, minima, rows, uniform
 from .dense import DenseGP, Reference
@@ -37,7 +36,6 @@ FILLS: dict[str, dict[str, Any]] = {
     "lower bound": {"fill": "lower_bound"},
 }
 SINGLE = [case for case in MODELS if case.kind in ("single", "ensemble")]
-X_TEST = uniform(5, 2, seed=3)
 PENDING = uniform(4, 2, seed=4)
 
 
@@ -132,21 +130,6 @@ def test_every_fill_on_every_model(case: Any, name: str, limit: int | None) -> N
     assert acqf.model is model
 
 
-def test_the_window_of_the_theorem_as_printed() -> None:
-    """The last ``m`` queries: ``b_s`` for those that are waited for, ``B_y`` for the others."""
-    model = bandit_gp()
-    options = {"max_delay": 6, "window": "all"}
-    acqf = CensoredUpperConfidenceBound(
-        model, minimum=-1.0, X_pending=PENDING, fill="middle", **BOUNDS, **options
-    )
-    plain = CensoredUpperConfidenceBound(
-        model, minimum=-1.0, X_pending=PENDING, **BOUNDS, **options
-    )
-    s = read_prior(model)[0].standard_deviation
-    total = acqf.model.posterior(PENDING).variance.sqrt().sum()
-    assert close(plain.width - acqf.width, 0.5 * BOUND / s * total / s)
-
-
 def test_draws_have_half_of_delta_and_fills() -> None:
     model = bandit_gp()
     for options in FILLS.values():
@@ -157,18 +140,6 @@ def test_draws_have_half_of_delta_and_fills() -> None:
         assert torch.equal(draw.filled_values, bound.filled_values)
         guarantee = draw.guarantee()
         assert "lemma" in str(guarantee.theorem)
-
-
-def test_less_is_better_is_the_mirror_image() -> None:
-    X, Y = rows()
-    up = BanditGP(X, Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
-    down = BanditGP(X, -Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
-    for options in FILLS.values():
-        given = {**BOUNDS, **options, "X_pending": PENDING}
-        above = CensoredUpperConfidenceBound(up, minimum=-1.0, **given)
-        below = CensoredUpperConfidenceBound(down, minimum=1.0, maximize=False, **given)
-        assert close(above.filled_values, -below.filled_values)
-        assert close(above(X_TEST.unsqueeze(-2)), below(X_TEST.unsqueeze(-2)))
 
 
 def test_the_promise_names_what_is_missing() -> None:

@@ -269,16 +269,6 @@ def test_what_it_cannot_do_is_handed_over(given: dict[str, Any], handed_over: li
     assert candidates.shape == X.shape
 
 
-def test_shapes_and_bounds_it_does_not_know_are_handed_over(handed_over: list[Any]) -> None:
-    acqf = ucb(gp())
-    X = starts(acqf, unit_box(), num=2)
-    gen_candidates_batched(X, acqf)
-    gen_candidates_batched(X[0], acqf, 0.0, 1.0)
-    wide = ucb(gp(10, 61))
-    gen_candidates_batched(uniform(2, 1, 61, seed=0), wide, 0.0, 1.0, options={"maxiter": 3})
-    assert len(handed_over) == 3
-
-
 def test_joint_points_are_handed_over(handed_over: list[Any]) -> None:
     X = uniform(2, 3, 2, seed=0)
     found, values = gen_candidates_batched(X, ucb(gp()), 0.0, 1.0, options={"maxiter": 3})

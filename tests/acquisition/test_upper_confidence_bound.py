@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from botorch.acquisition.objective import ExpectationPosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
 from torch import Tensor
 
@@ -19,17 +17,14 @@ from botorch_bandits import (
 )
 
 from .cases import (
-    MODELS,
     RootOfRound,
     bandit_gp,
-    named,
     uniform,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
-TWO_OUTPUTS = named(MODELS, "SingleTaskGP, two outputs, scalarized")
 
 
 # --- rounds ---------------------------------------------------------------------------------
@@ -90,12 +85,3 @@ def test_infeasible_ingredients_are_refused_at_once(
 def test_a_round_is_a_whole_number_from_one(number: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="round_number"):
         GPUpperConfidenceBound(bandit_gp(), width=1.0, round_number=number)
-
-
-def test_several_outputs_need_a_transform_that_can_be_read() -> None:
-    model = TWO_OUTPUTS.build()
-    with pytest.raises(UnsupportedError, match="posterior transform"):
-        GPUpperConfidenceBound(model, width=2.0)
-    expectation = ExpectationPosteriorTransform(n_w=1)
-    with pytest.raises(ValueError, match="ExpectationPosteriorTransform is not"):
-        ImprovedUpperConfidenceBound(bandit_gp(), **BOUNDS, posterior_transform=expectation)

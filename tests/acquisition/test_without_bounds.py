@@ -111,12 +111,6 @@ def test_the_width_is_the_printed_one_whatever_outcomes_are_counted_in(factor: f
         assert float(acqf.width) == pytest.approx(expected, rel=1e-8), type(acqf).__name__
 
 
-def test_the_form_for_every_lam_has_the_model_s_noise() -> None:
-    acqf = ImprovedUpperConfidenceBound(model(), any_lambda=True)
-    expected = 1.0 + math.sqrt(2.0 * (gain() + math.log(1.0 / DELTA)))
-    assert float(acqf.width) == pytest.approx(expected, rel=1e-8)
-
-
 def test_each_output_of_a_lagrangian_has_the_defaults() -> None:
     outputs = ModelListGP(model(), model(1e3))
     bound = LagrangianUpperConfidenceBound(outputs, multipliers=[1.0])

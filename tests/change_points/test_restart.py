@@ -2,11 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
-import torch
 
-from botorch_bandits.change_points.restart import NeverRestart, OracleRestart, Restart
+from botorch_bandits.change_points.restart import OracleRestart, Restart
 
 
 def test_equality_explores_where_floating_point_would_not():
@@ -31,26 +29,10 @@ def test_exploration_rounds_follow_the_pseudo_code():
     assert abs(uniform - math.sqrt(3 * 3000)) <= 2
 
 
-def test_without_exploration_only_the_first_round_explores():
-    restart = Restart(exploration=0.0)
-    assert restart.explores(0, 0)
-    assert not any(restart.explores(1, history) for history in range(1, 100))
-    assert not NeverRestart(exploration=None).explores(0, 0)
-
-
 def test_oracle_resets_before_the_round_of_the_new_function():
     restart = OracleRestart(change_points=(3, 7))
     told = [t for t in range(1, 12) if restart.is_told_of_change(t)]
     assert told == [4, 8]
-
-
-@pytest.mark.parametrize(
-    "change_points",
-    [np.array([3, 7]), torch.tensor([3, 7]), [3, 7], {3, 7}, range(3, 8, 4)],
-    ids=repr,
-)
-def test_change_points_may_come_from_anywhere(change_points):
-    assert OracleRestart(change_points=change_points) == OracleRestart(change_points=(3, 7))
 
 
 def test_shares_of_delta_add_up():

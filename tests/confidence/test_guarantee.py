@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -16,18 +15,13 @@ from models.textbook import double, uniform
 from botorch_bandits import BanditGP, Guarantee
 from botorch_bandits.confidence import (
     FiniteArmsWidth,
-    GainBound,
     KernelizedWidth,
     PriorSummary,
     RegretStatement,
-    RKHSWidth,
     Statement,
     WidthRule,
 )
-from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.theorems import (
-    BOUNDED_CENTERED_NORM,
-)
+from botorch_bandits.confidence.facts import Facts
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -35,13 +29,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWar
 X, Y = uniform(6, 2, seed=0), uniform(6, 2, seed=1)
 PRINTED = KernelizedWidth(2.0, 0.1, 0.05)
 GENERAL = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True)
-
-
-class LargeGain(GainBound):
-    """A bound for every kernel here."""
-
-    def _bound(self, num_observations: int) -> float:
-        return 100.0 * num_observations
 
 
 def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None) -> Guarantee:
@@ -60,19 +47,6 @@ def two(*noises: float) -> ModelListGP:
             for y, noise in zip(Y.split(1, -1), noises, strict=True)
         )
     )
-
-
-def test_fixed_hyperparameters_and_the_general_form_hold_for_every_lambda() -> None:
-    for noise in (1e-6, 0.05, 1.0, 20.0):
-        promise = guarantee(GENERAL, fixed(noise))
-        assert promise.holds
-        assert promise.gaps == ()
-        assert "Chowdhury and Gopalan 2017, Theorem 2" in str(promise.theorem)
-        assert promise.constants["lam"] == pytest.approx(noise, rel=1e-12)
-        assert promise.constants["rkhs_bound"] == 2.0
-        assert promise.constants["noise_bound"] == 0.1
-        assert promise.constants["delta"] == 0.05
-        assert "probability 0.95" in promise.statement
 
 
 def test_the_printed_form_holds_from_lambda_one_upwards() -> None:
@@ -102,28 +76,6 @@ def test_what_is_learned_from_the_data_voids_every_theorem() -> None:
             assert any("BanditGP.with_kernel" in gap for gap in promise.gaps)
 
 
-def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
-    model = BanditGP(X, Y[:, :1], RBFKernel(), 2.0, prior_mean=3.0)
-    learned = SingleTaskGP(X, Y[:, :1], outcome_transform=None)  # its constant mean is a parameter
-    learned.mean_module.constant.data.fill_(0.7)
-    learned.requires_grad_(False)
-    for rule, each in itertools.product(
-        (GENERAL, RKHSWidth(2.0, LargeGain(), 0.05)), (model, learned)
-    ):
-        vouched = "fixed prior", "centered bound"
-        promise = rule.guarantee(PriorSummary(each, assume=vouched[:1]), round_number=7)
-        (gap,) = promise.gaps
-        assert "the prior mean is " in gap
-        assert 'assume="centered bound"' in gap
-        assert not promise.holds
-        promise = rule.guarantee(PriorSummary(each, assume=vouched), round_number=7)
-        assert promise.holds
-        assert ALONE.say(BOUNDED_CENTERED_NORM) in promise.assumptions
-        assert promise.constants["prior_mean"] == pytest.approx(3.0 if each is model else 0.7)
-    # a draw of the prior has its mean, whatever that is
-    assert guarantee(FiniteArmsWidth(10, 0.1), model).holds
-
-
 def test_only_outputs_with_weight_need_to_be_covered() -> None:
     # the second output has a lambda below 1 in one model, and learns in the other
     low = two(2.0, 0.1)
@@ -132,13 +84,6 @@ def test_only_outputs_with_weight_need_to_be_covered() -> None:
     mixed = ModelListGP(fixed(2.0), SingleTaskGP(X, Y[:, 1:]))
     assert guarantee(PRINTED, mixed, [1.0, 0.0]).holds
     assert not guarantee(PRINTED, mixed, [1.0, 1.0]).holds
-
-
-def test_bounds_of_several_outputs_are_named_one_by_one() -> None:
-    rule = KernelizedWidth((2.0, 3.0), 0.1, 0.05, any_lambda=True)
-    constants = guarantee(rule, two(0.5, 0.5), [1.0, 1.0]).constants
-    assert (constants["rkhs_bound_0"], constants["rkhs_bound_1"]) == (2.0, 3.0)
-    assert constants["noise_bound"] == 0.1
 
 
 @pytest.mark.parametrize("rule", [GENERAL, FiniteArmsWidth(10, 0.1)])

@@ -65,27 +65,6 @@ def test_published_comparison_on_a_hundred_arms() -> None:
     assert sizes == pytest.approx([28.5, 38.3, 45.1], rel=0.02)
 
 
-def test_no_observations_have_no_gain() -> None:
-    K = squared_exponential(3, 0)
-    for bound in (GreedyGain(K, 1.0), WaterFillingGain(K, 1.0)):
-        assert bound(0) == 0.0
-    for kernel in ("linear", "rbf", "matern", "matern-tight"):
-        rate = RateGain(kernel, dim=1, nu=2.5 if kernel.startswith("matern") else None)
-        assert rate(0) == 0.0
-        assert rate(1) == 0.0
-        assert not rate.is_upper_bound
-
-
-def test_bounds_do_not_depend_on_the_order_of_questions() -> None:
-    K = squared_exponential(5, 0)
-    for make in (GreedyGain, WaterFillingGain):
-        forward, backward = make(K, 0.1), make(K, 0.1)
-        up = [forward(n) for n in range(1, 9)]
-        down = [backward(n) for n in range(8, 0, -1)][::-1]
-        assert up == down
-        assert up == sorted(up)
-
-
 @pytest.mark.parametrize(
     ("kernel", "dim", "nu", "expected"),
     [

@@ -327,18 +327,6 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-7)
 
 
-def test_repeated_rows_collapse_to_their_weighted_mean():
-    rows = draw_rows(60, 2)
-    kept = rows.collapsed()
-    assert kept.index.tolist() == sorted(set(rows.index.tolist()))
-    for place, index in enumerate(kept.index.tolist()):
-        weight = 1.0 / rows.noise[rows.index == index]
-        mean = (weight.unsqueeze(-1) * rows.Y[rows.index == index]).sum(0) / weight.sum()
-        torch.testing.assert_close(kept.Y[place], mean)
-        assert float(kept.noise[place]) == pytest.approx(1.0 / float(weight.sum()))
-    assert kept.collapsed() is kept
-
-
 def test_changes_between_rows_are_found_by_their_ids():
     rows = draw_rows(10)
     later = Rows(rows.index, rows.Y.clone(), rows.noise, ids=rows.ids)

@@ -14,7 +14,7 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
@@ -494,24 +494,6 @@ def test_conditioning_leaves_the_model_as_it_was(recipe: CandidatesRecipe) -> No
     assert model.num_rows == 5
     with pytest.raises(UnsupportedError, match="2 such rows"):
         model.hallucinated(X[:2]).condition_on_observations(X[5:], Y[5:])
-
-
-def test_default_names_have_the_numbers_of_all_parts_of_a_kernel() -> None:
-    def recipe(length: float) -> Any:
-        hours = PeriodicKernel(active_dims=(0,)).double()
-        hours.period_length, hours.lengthscale = double(24.0), double(2.0)
-        place = MaternKernel(nu=2.5, active_dims=(1, 2)).double()
-        place.lengthscale = double(length)
-        return BanditGP.with_kernel(hours * ScaleKernel(place), noise=0.3)
-
-    priors = [recipe(length) for length in (0.3, 0.6)]
-    listed = BanditGP.with_candidates(priors)
-    hours = "kernels.0.lengthscale 2, kernels.0.period_length 24"
-    place = "kernels.1.outputscale 0.693, kernels.1.base_kernel.lengthscale"
-    assert listed.names == tuple(
-        f"ProductKernel, {hours}, {place} {length}, scale 1, noise 0.3" for length in (0.3, 0.6)
-    )
-    assert listed != BanditGP.with_candidates(priors, names=["short", "long"])
 
 
 def test_searches_start_near_the_best_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:

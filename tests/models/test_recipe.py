@@ -48,18 +48,6 @@ def scaled_matern(nu: float = 2.5, scale: float = 1.0, lengthscale: float = 0.5)
 # --- building -------------------------------------------------------------------------------------
 
 
-def test_a_recipe_builds_the_model_that_its_parts_build() -> None:
-    transform = Normalize(2, bounds=WIDE_BOX)
-    recipe = BanditGP.with_kernel(scaled_matern(), noise=0.3, input_transform=transform)
-    direct = BanditGP(X, Y, scaled_matern(), 0.3, input_transform=transform)
-    model = recipe(X, Y)
-    points = uniform(5, 2, seed=1)
-    assert torch.equal(model.posterior(points).mean, direct.posterior(points).mean)
-    assert torch.equal(model.posterior(points).variance, direct.posterior(points).variance)
-    assert not model.learn_hyperparameters
-    assert recipe(X[:0], Y[:0]).num_rows == 0
-
-
 def test_a_recipe_shares_nothing_with_what_it_was_made_from_or_makes() -> None:
     kernel, transform = scaled_matern(), Normalize(2, bounds=UNIT_BOX)
     recipe = BanditGP.with_kernel(kernel, noise=0.3, input_transform=transform)

@@ -28,15 +28,6 @@ def test_look_up_returns_the_rewards_of_the_rows() -> None:
     assert (problem.num_arms, problem.dim) == (200, 3)
 
 
-def test_optimum_is_the_largest_reward() -> None:
-    choices, values = random_arms(50, 2)
-    problem = ArmsProblem(choices, values)
-    best = max(range(50), key=values.tolist().__getitem__)
-    assert problem.optimal_arm == best
-    assert problem.optimal_value == values.tolist()[best]
-    assert torch.equal(problem.optimizers, choices[best : best + 1])
-
-
 def test_arms_are_copied() -> None:
     choices, values = random_arms(5, 2)
     problem = ArmsProblem(choices, values)
