@@ -106,30 +106,50 @@ def rows(num_rows: int = 7, bounds: Tensor = UNIT_BOX) -> tuple[Tensor, Tensor]:
     return bounds[0] + (bounds[1] - bounds[0]) * unit, torch.cat([first, second], dim=-1)
 
 
-def _standardization(Y: Tensor) -> dict[str, float]:
-    y = Y.numpy()
-    return {"shift": float(y.mean()), "unit": float(y.std(ddof=1))}
+def outputs_of(model: Any, X: Tensor, Y: Tensor) -> list[tuple[DenseGP, ...]]:
+    """Dense processes with the hyperparameters of a model, from its raw rows, member by member.
 
+    ``X`` is ``n x d`` or ``members x n x d``, and ``Y`` has the outputs in its last dimension.
+    """
+    kernel = model.covar_module
+    base, m = getattr(kernel, "base_kernel", kernel), Y.shape[-1]
+    count = m * max(model.batch_shape.numel(), 1)
 
-def _dense(
-    X: Tensor,
-    Y: Tensor,
-    kernel: Callable[..., np.ndarray],
-    noise: np.ndarray | float,
-    shift: float = 0.0,
-    unit: float = 1.0,
-    **options: Any,
-) -> DenseGP:
-    return DenseGP(
-        X=X.numpy(),
-        Y=(Y.numpy().reshape(-1) - shift) / unit,
-        kernel=kernel,
-        noise=np.broadcast_to(noise, len(X)),
-        new_noise=float(np.mean(noise)),
-        shift=shift,
-        unit=unit,
-        **options,
-    )
+    def each(value: Tensor, *size: int) -> np.ndarray:
+        return value.detach().reshape(-1, *size).expand(count, *size).numpy()
+
+    lengthscales = each(base.lengthscale, base.lengthscale.shape[-1])
+    noises = each(model.likelihood.noise, model.likelihood.noise.shape[-1])
+    scales = each(kernel.outputscale) if isinstance(kernel, ScaleKernel) else np.ones(count)
+    means = each(model.mean_module.constant)
+    form = matern_five_halves if isinstance(base, MaternKernel) else squared_exponential
+    members = []
+    for k in range(count // m):
+        x, ys = ((rows if rows.dim() == 2 else rows[k]).numpy() for rows in (X, Y))
+        ends = {}
+        if isinstance(getattr(model, "input_transform", None), Normalize):
+            ends = {"low": x.min(0), "high": x.max(0)}
+        outputs = []
+        for j, y in enumerate(ys.T):
+            i, shift, unit = k * m + j, 0.0, 1.0
+            if getattr(model, "outcome_transform", None) is not None:
+                shift, unit = float(y.mean()), float(y.std(ddof=1))
+            outputs.append(
+                DenseGP(
+                    X=x,
+                    Y=(y - shift) / unit,
+                    kernel=form(lengthscales[i]),
+                    noise=np.broadcast_to(noises[i], len(x)),
+                    new_noise=float(noises[i].mean()),
+                    outputscale=float(scales[i]),
+                    prior_mean=float(means[i]),
+                    shift=shift,
+                    unit=unit,
+                    **ends,
+                )
+            )
+        members.append(tuple(outputs))
+    return members
 
 
 def _set(model: SingleTaskGP, lengthscale: Any, noise: Any, constant: Any) -> SingleTaskGP:
@@ -151,7 +171,7 @@ class ModelCase:
     Attributes:
         name: For humans.
         build: Makes a fresh model.
-        reference: The dense computation that belongs to a model made by ``build``.
+        data: The raw rows of each of its parts; those of one output if omitted.
         weights: Of the ``ScalarizedPosteriorTransform`` that goes with it, if any.
         offset: Likewise.
         bounds: The box to optimize in.
@@ -161,11 +181,24 @@ class ModelCase:
 
     name: str
     build: Callable[[], Model]
-    reference: Callable[[Model], Reference]
+    data: tuple[tuple[Tensor, Tensor], ...] = ()
     weights: tuple[float, ...] | None = None
     offset: float = 0.0
     bounds: Tensor = UNIT_BOX
     kind: str = "single"
+
+    def reference(self, model: Model) -> Reference:
+        """The dense computation that belongs to a model made by ``build``."""
+        X, Y = rows(bounds=self.bounds)
+        parts = model.models if isinstance(model, ModelListGP) else [model]
+        each = [
+            outputs_of(part, *data)
+            for part, data in zip(parts, self.data or ((X, Y[:, :1]),), strict=True)
+        ]
+        members = tuple(sum(outputs, start=()) for outputs in zip(*each, strict=True))
+        if self.weights is None:
+            return Reference(members)
+        return Reference(members, self.weights, self.offset)
 
     @property
     def posterior_transform(self) -> ScalarizedPosteriorTransform | None:
@@ -196,25 +229,10 @@ def _standardized() -> SingleTaskGP:
     return _set(SingleTaskGP(X, Y[:, :1]), [[0.3, 0.5]], [0.02], 0.3)
 
 
-def _standardized_reference(model: Model) -> tuple[tuple[DenseGP, ...], ...]:
-    X, Y = rows()
-    kernel = squared_exponential([0.3, 0.5])
-    output = _dense(X, Y[:, :1], kernel, 0.02, prior_mean=0.3, **_standardization(Y[:, :1]))
-    return ((output,),)
-
-
 def _normalized() -> SingleTaskGP:
     X, Y = rows(bounds=WIDE_BOX)
     model = SingleTaskGP(X, Y[:, :1], outcome_transform=None, input_transform=Normalize(2))
     return _set(model, [[0.4, 0.6]], [0.05], 2.5)
-
-
-def _normalized_reference(model: Model) -> Reference:
-    X, Y = rows(bounds=WIDE_BOX)
-    low, high = X.numpy().min(0), X.numpy().max(0)
-    kernel = squared_exponential([0.4, 0.6])
-    output = _dense(X, Y[:, :1], kernel, 0.05, prior_mean=2.5, low=low, high=high)
-    return Reference(((output,),))
 
 
 @cache
@@ -230,21 +248,6 @@ def _fitted() -> SingleTaskGP:
     return copy.deepcopy(_fit_once())
 
 
-def _fitted_reference(model: Model) -> Reference:
-    X, Y = rows()
-    kernel = matern_five_halves(model.covar_module.base_kernel.lengthscale.tolist())
-    output = _dense(
-        X,
-        Y[:, :1],
-        kernel,
-        model.likelihood.noise.item(),
-        outputscale=model.covar_module.outputscale.item(),
-        prior_mean=model.mean_module.constant.item(),
-        **_standardization(Y[:, :1]),
-    )
-    return Reference(((output,),))
-
-
 def _noise_of_rows(X: Tensor) -> Tensor:
     return 0.002 + 0.01 * X[:, :1]
 
@@ -257,27 +260,9 @@ def _noise_by_row() -> SingleTaskGP:
     return model.eval()
 
 
-def _noise_by_row_reference(model: Model) -> Reference:
-    X, Y = rows()
-    units = _standardization(Y[:, :1])
-    noise = _noise_of_rows(X).numpy().reshape(-1) / units["unit"] ** 2
-    kernel = squared_exponential([0.3, 0.5])
-    return Reference(((_dense(X, Y[:, :1], kernel, noise, prior_mean=-0.2, **units),),))
-
-
 def _two_outputs() -> SingleTaskGP:
     X, Y = rows()
     return _set(SingleTaskGP(X, Y), [[[0.3, 0.5]], [[0.8, 0.4]]], [[0.02], [0.1]], [0.3, -0.1])
-
-
-def _two_outputs_reference(model: Model) -> Reference:
-    X, Y = rows()
-    settings = [([0.3, 0.5], 0.02, 0.3), ([0.8, 0.4], 0.1, -0.1)]
-    outputs = tuple(
-        _dense(X, y, squared_exponential(length), noise, prior_mean=c, **_standardization(y))
-        for y, (length, noise, c) in zip(Y.split(1, dim=-1), settings, strict=True)
-    )
-    return Reference((outputs,), weights=(0.7, -1.2), offset=0.4)
 
 
 def _model_list() -> ModelListGP:
@@ -292,25 +277,11 @@ def _model_list() -> ModelListGP:
     return ModelListGP(_standardized(), _set(second, 0.6, [0.03], 0.1)).eval()
 
 
-def _model_list_reference(model: Model) -> Reference:
-    X, Y = rows()
-    kernel = matern_five_halves(0.6)
-    second = _dense(X[:5], Y[:5, 1:], kernel, 0.03, outputscale=1.7, prior_mean=0.1)
-    outputs = (_standardized_reference(model)[0][0], second)
-    return Reference((outputs,), weights=(0.5, 1.5), offset=-1.0)
-
-
 def _own() -> OwnGP:
     X, Y = rows()
     model = OwnGP(X, Y[:, :1])
     model.covar_module.outputscale = double(1.7)
     return _set(model, [[0.4, 0.5]], [0.04], 3.4)
-
-
-def _own_reference(model: Model) -> Reference:
-    X, Y = rows()
-    kernel = squared_exponential([0.4, 0.5])
-    return Reference(((_dense(X, Y[:, :1], kernel, 0.04, outputscale=1.7, prior_mean=3.4),),))
 
 
 ENSEMBLE_LENGTHSCALES = ([0.2, 0.3], [0.7, 0.4], [1.5, 2.0])
@@ -325,41 +296,10 @@ def _ensemble() -> EnsembleMapSaasSingleTaskGP:
     return _set(model, lengthscale, [[0.01], [0.02], [0.05]], [0.0, 0.2, -0.3])
 
 
-def _ensemble_reference(model: Model) -> Reference:
-    X, Y = rows()
-    settings = [(0.8, 0.01, 0.0), (1.5, 0.02, 0.2), (2.5, 0.05, -0.3)]
-    return Reference(
-        tuple(
-            (
-                _dense(
-                    X,
-                    Y[:, :1],
-                    matern_five_halves(length),
-                    noise,
-                    outputscale=outputscale,
-                    prior_mean=constant,
-                    **_standardization(Y[:, :1]),
-                ),
-            )
-            for length, (outputscale, noise, constant) in zip(
-                ENSEMBLE_LENGTHSCALES, settings, strict=True
-            )
-        )
-    )
-
-
 def _batched() -> SingleTaskGP:
     X, Y = rows()
     model = SingleTaskGP(torch.stack([X, X.flip(-1)]), torch.stack([Y[:, :1], Y[:, 1:]]))
     return _set(model, [[[0.3, 0.5]], [[0.6, 0.6]]], [[0.02], [0.08]], [0.3, 0.0])
-
-
-def _batched_reference(model: Model) -> Reference:
-    X, Y = rows()
-    second = _dense(
-        X.flip(-1), Y[:, 1:], squared_exponential(0.6), 0.08, **_standardization(Y[:, 1:])
-    )
-    return Reference((_standardized_reference(model)[0], (second,)))
 
 
 def bandit_gp(num_rows: int = 7, noise: float = 0.05) -> BanditGP:
@@ -372,46 +312,41 @@ def bandit_gp(num_rows: int = 7, noise: float = 0.05) -> BanditGP:
 
 def bandit_gp_reference(num_rows: int = 7, noise: float = 0.05) -> Reference:
     X, Y = rows()
-    kernel = matern_five_halves(0.4)
-    return Reference(((_dense(X[:num_rows], Y[:num_rows, 1:], kernel, noise, outputscale=2.0),),))
+    model = bandit_gp(num_rows, noise)
+    return Reference(tuple(outputs_of(model, X[:num_rows], Y[:num_rows, 1:])))
 
 
+_X, _Y = rows()
 MODELS = (
-    ModelCase(
-        "SingleTaskGP, Standardize",
-        _standardized,
-        lambda model: Reference(_standardized_reference(model)),
-    ),
-    ModelCase("SingleTaskGP, Normalize", _normalized, _normalized_reference, bounds=WIDE_BOX),
-    ModelCase("SingleTaskGP, ScaleKernel, fitted", _fitted, _fitted_reference),
-    ModelCase("SingleTaskGP, train_Yvar", _noise_by_row, _noise_by_row_reference),
-    ModelCase(
-        "SingleTaskGP, weight -1",
-        _standardized,
-        lambda model: Reference(_standardized_reference(model), weights=(-1.0,)),
-        weights=(-1.0,),
-    ),
+    ModelCase("SingleTaskGP, Standardize", _standardized),
+    ModelCase("SingleTaskGP, Normalize", _normalized, bounds=WIDE_BOX),
+    ModelCase("SingleTaskGP, ScaleKernel, fitted", _fitted),
+    ModelCase("SingleTaskGP, train_Yvar", _noise_by_row),
+    ModelCase("SingleTaskGP, weight -1", _standardized, weights=(-1.0,)),
     ModelCase(
         "SingleTaskGP, two outputs, scalarized",
         _two_outputs,
-        _two_outputs_reference,
+        ((_X, _Y),),
         weights=(0.7, -1.2),
         offset=0.4,
     ),
     ModelCase(
         "ModelListGP, scalarized",
         _model_list,
-        _model_list_reference,
+        ((_X, _Y[:, :1]), (_X[:5], _Y[:5, 1:])),
         weights=(0.5, 1.5),
         offset=-1.0,
     ),
-    ModelCase("EnsembleMapSaasSingleTaskGP", _ensemble, _ensemble_reference, kind="ensemble"),
-    ModelCase("SingleTaskGP, batched", _batched, _batched_reference, kind="batch"),
-    ModelCase("a GPyTorch model of one's own", _own, _own_reference),
-    ModelCase("BanditGP", bandit_gp, lambda model: bandit_gp_reference()),
+    ModelCase("EnsembleMapSaasSingleTaskGP", _ensemble, kind="ensemble"),
     ModelCase(
-        "BanditGP, no data", lambda: bandit_gp(num_rows=0), lambda model: bandit_gp_reference(0)
+        "SingleTaskGP, batched",
+        _batched,
+        ((torch.stack([_X, _X.flip(-1)]), torch.stack([_Y[:, :1], _Y[:, 1:]])),),
+        kind="batch",
     ),
+    ModelCase("a GPyTorch model of one's own", _own),
+    ModelCase("BanditGP", bandit_gp, ((_X, _Y[:, 1:]),)),
+    ModelCase("BanditGP, no data", lambda: bandit_gp(num_rows=0), ((_X[:0], _Y[:0, 1:]),)),
 )
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
-from acquisition.cases import MODELS, ModelCase, assert_same, named, rows, snapshot
-from acquisition.dense import DenseGP, Reference, squared_exponential
+from acquisition.cases import MODELS, ModelCase, assert_same, rows, snapshot
 from botorch.acquisition.objective import (
     ExpectationPosteriorTransform,
     ScalarizedPosteriorTransform,
@@ -43,7 +41,7 @@ Y = torch.cat([3.0 + 2.0 * (5.0 * X[:, :1]).sin(), 40.0 * (4.0 * X[:, 1:]).cos()
 def perturbed() -> Model:
     """Perturbs test points only: the rows stay what they are."""
     shifts = double([[0.0, 0.0], [0.1, -0.1]])
-    model = named(MODELS, STANDARDIZED).build()
+    model = MODELS[0].build()
     model.input_transform = InputPerturbation(shifts)
     return model
 
@@ -56,21 +54,6 @@ def two_outputs_with_given_noise() -> Model:
     kernel.base_kernel.lengthscale = double([[[0.3]], [[0.7]]])
     kernel.outputscale = double([0.5, 2.0])
     return SingleTaskGP(X, Y, Yvar, covar_module=kernel)
-
-
-def outputs_with_given_noise(model: Model) -> Reference:
-    X, Y = (each.numpy() for each in rows())
-    units = Y.std(0, ddof=1)
-    return Reference(
-        (
-            tuple(
-                DenseGP(X, y, squared_exponential(length), np.full(len(X), v), v, scale, unit=unit)
-                for y, unit, length, scale, v in zip(
-                    Y.T, units, (0.3, 0.7), (0.5, 2.0), (0.002, 0.05) / units**2, strict=True
-                )
-            ),
-        )
-    )
 
 
 BATCHES, NOISES = uniform(3, 6, 1, seed=4), 0.1 * torch.arange(1.0, 7.0).double().reshape(3, 2)
@@ -86,22 +69,16 @@ def batches_of_two_outputs() -> Model:
     return model
 
 
-def outputs_of_batches(model: Model) -> Reference:
-    kernel = squared_exponential(0.4)
-    return Reference(
-        tuple(
-            tuple(DenseGP(x, x[:, 0], kernel, np.full(6, v), v) for v in levels)
-            for x, levels in zip(BATCHES.numpy(), NOISES.tolist(), strict=True)
-        )
-    )
-
-
-STANDARDIZED = "SingleTaskGP, Standardize"
 CASES = [
     *MODELS,
-    ModelCase("perturbed inputs", perturbed, named(MODELS, STANDARDIZED).reference),
-    ModelCase("two outputs, train_Yvar", two_outputs_with_given_noise, outputs_with_given_noise),
-    ModelCase("batches, two outputs", batches_of_two_outputs, outputs_of_batches, kind="batch"),
+    ModelCase("perturbed inputs", perturbed),
+    ModelCase("two outputs, train_Yvar", two_outputs_with_given_noise, (rows(),)),
+    ModelCase(
+        "batches, two outputs",
+        batches_of_two_outputs,
+        ((BATCHES, torch.cat([BATCHES, -BATCHES], -1)),),
+        kind="batch",
+    ),
 ]
 
 
