@@ -327,6 +327,35 @@ def test_draws_behind_fronts_have_the_posterior_covariance(name):
     torch.testing.assert_close(covariance_of(root.mT), dense, rtol=0.0, atol=1e-7)
 
 
+def test_repeated_rows_collapse_to_their_weighted_mean():
+    rows = draw_rows(60, 2)
+    kept = rows.collapsed()
+    assert kept.index.tolist() == sorted(set(rows.index.tolist()))
+    for place, index in enumerate(kept.index.tolist()):
+        weight = 1.0 / rows.noise[rows.index == index]
+        mean = (weight.unsqueeze(-1) * rows.Y[rows.index == index]).sum(0) / weight.sum()
+        torch.testing.assert_close(kept.Y[place], mean)
+        assert float(kept.noise[place]) == pytest.approx(1.0 / float(weight.sum()))
+    assert kept.collapsed() is kept
+
+
+def test_behind_fronts_repeated_places_are_merged_and_say_the_same():
+    prior = prior_of(matern(0.4, (0,)) * matern(0.3, (1, 2)), POINTS, 1)
+    lam, means = double([0.05]), torch.zeros(1, 1, dtype=DTYPE)
+    posterior = RoundPosterior(Stack([prior]), lam, means)
+    rows = draw_rows(300)
+    front = (rows.ids % 2).to(DTYPE).unsqueeze(-1)
+    places = rows.index * 2 + rows.ids % 2
+    rows = Rows(rows.index, rows.Y, rows.noise, front, places, rows.ids)
+    now = torch.zeros(1, dtype=DTYPE)
+    for count in (10, 64, 65, 100, 200, 300):
+        posterior = posterior.at(rows[:count], now)
+    assert len(posterior.collapsed) < 120
+    whole = RoundPosterior(Stack([prior]), lam, means, rows, now)
+    torch.testing.assert_close(posterior.mean, whole.mean, rtol=0.0, atol=1e-10)
+    torch.testing.assert_close(posterior.variance, whole.variance, rtol=0.0, atol=1e-10)
+
+
 def test_changes_between_rows_are_found_by_their_ids():
     rows = draw_rows(10)
     later = Rows(rows.index, rows.Y.clone(), rows.noise, ids=rows.ids)
