@@ -4,21 +4,19 @@ A rule sets what a violation costs from one epoch to the next; the ledger and th
 well this works.
 """
 
-from botorch_bandits.constraints.feasibility import (
-    InfeasibleConstraintsWarning,
-    NoisyConstraintsWarning,
-    recognize_infeasibility,
-    warn_if_noisy,
-)
 from botorch_bandits.constraints.ledger import Ledger
 from botorch_bandits.constraints.rules import (
     SURROGATES,
     AdditiveEpochs,
+    InfeasibleConstraintsWarning,
     MultiplicativeEpochs,
     MultiplierOverflowError,
     MultiplierRule,
     MultiplierState,
+    NoisyConstraintsWarning,
     PrimalDual,
+    recognize_infeasibility,
+    warn_if_noisy,
 )
 
 __all__ = [

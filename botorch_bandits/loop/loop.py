@@ -718,6 +718,7 @@ class BanditLoop:
             repeats=repeats,
         )
         warn_of_drift_rate(settings)
+        self._noise_and_range = settings.noise_and_range
         self._log = open_log(settings, storage)
         self._history = self._log.history
         self._cached_chooser: Chooser | None = None  # None: must be derived from the history
@@ -1419,7 +1420,7 @@ class BanditLoop:
             check_weighted(settings, outcome)
         if (censored := settings.feedback.censored) is not None:
             query = query or history.query(outcome.query_id)
-            censored.check_outcome(query, outcome, history, *settings.noise_and_range)
+            censored.check_outcome(query, outcome, history, *self._noise_and_range)
         if settings.constraints is not None:
             self._chooser.check_outcome(outcome)
 
