@@ -475,7 +475,9 @@ class Chooser:
         others = other_epochs(self._given, self.multipliers, domain, facts)
         guarantee = guarantee_of(acquisition, facts, settings, history, domain, starts, others)
         if settings.repeats is not None:
-            keeps_all = settings.forgetting is None and not starts
+            # a choice that ignores pending queries knows too large a deviation
+            is_stale = settings.feedback.ignores_pending and facts.is_late
+            keeps_all = settings.forgetting is None and not starts and not is_stale
             guarantee = with_repeats(guarantee, history, settings.repeats, keeps_all)
         return guarantee
 
@@ -633,7 +635,7 @@ def with_repeats(
         guarantee: The guarantee of the loop.
         history: The history of all rounds.
         factor: ``repeats`` of the loop.
-        keeps_all: Whether the gain is that of all rounds, because nothing was forgotten or reset.
+        keeps_all: Whether each choice knew the rows of all rounds: none was forgotten or ignored.
             Otherwise, and if outcomes are missing or have a different noise, there is no bound.
     """
     num_choices, num_short = choices_that_end_early(history)

@@ -321,15 +321,18 @@ def _certificate(
     assert here.lower is not None
     assert here.upper is not None
     assert guarantee.bands is not None
-    lower, worst = float(here.lower), here.constraint_upper
-    found: dict[str, Any] = {"lower_bound": lower, "upper_bound": float(here.upper)}
+    # the bounds are on one function, from which the reward of a round may differ
+    variation = 0.0 if guarantee.regret is None else 0.5 * guarantee.regret.added
+    lower, worst = float(here.lower) - variation, here.constraint_upper
+    found: dict[str, Any] = {"lower_bound": lower, "upper_bound": float(here.upper) + variation}
     if worst is not None:
         found["constraint_bounds"] = tuple(worst.tolist())
         if bool((worst > 0.0).any()):
             return {**found, "reasons": (NOT_MET,)}
     # between the points that were evaluated only the penalized bound is known to be largest
     is_list = domain.choices is not None
-    largest = float(upper.values(known, EXCLUDES if is_list else WEIGHT_OF_VIOLATION).max())
+    of_points = upper.values(known, EXCLUDES if is_list else WEIGHT_OF_VIOLATION)
+    largest = float(of_points.max()) + variation
     # the bounds hold only if B does, and then no two points differ by more than 2 B
     trivial = None if guarantee.regret is None else guarantee.regret.largest
     return {

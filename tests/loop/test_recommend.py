@@ -526,3 +526,31 @@ def test_nothing_is_recorded_and_no_choice_changes(
     again = make(domain, acquisition, model, storage=path, seed=3).recommend()
     for name in ("x", "mean", "certificate"):
         assert_same(getattr(said, name), getattr(again, name), ON_BOXES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_certificate_holds_for_the_function_of_any_round(seed: int) -> None:
+    """Each round's function is anywhere within ``v`` of one of norm ``B``; there is no noise."""
+    stream, b, v = np.random.default_rng(seed), 0.3, 0.2
+    X = np.sort(stream.uniform(size=6))
+    K = np.exp(-0.5 * ((X[:, None] - X) / 0.2) ** 2)
+    weights = stream.normal(size=6)
+    f = K @ weights * (b / math.sqrt(weights @ K @ weights))
+    acquisition = ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=b, noise_bound=1e-9, variation=v, any_lambda=True
+    )
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.5, lengthscale=0.2)
+    loop = BanditLoop(Arms(torch.tensor(X).unsqueeze(-1)), model, acquisition)
+    for t in range(20):
+        known = loop.recommend()
+        assert known.arm is not None
+        assert known.certificate is not None
+        assert known.certificate >= f.max() - f[known.arm] + 2.0 * v - 1e-9 or (
+            known.certificate == pytest.approx(2.0 * (b + v))  # no two values differ by more
+        )
+        assert known.lower_bound <= f[known.arm] - v + 1e-9
+        assert known.upper_bound >= f[known.arm] + v - 1e-9
+        query = loop.ask()
+        arm = loop.recommend().arm if t % 2 else int(np.argmin(np.abs(X - float(query.x))))
+        side = v if arm == np.argmin(f) else -v  # what misleads most
+        loop.tell(query.id, float(f[int(np.argmin(np.abs(X - float(query.x))))] + side))

@@ -16,6 +16,8 @@ from botorch_bandits import (
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    Hallucinated,
+    Ignored,
     ImprovedUpperConfidenceBound,
     OracleRestart,
 )
@@ -83,6 +85,20 @@ def test_regret_of_repeats_is_bounded_by_that_of_their_choice(domain: Any) -> No
     constants = guarantee.constants
     assert constants["choices"] == len(runs_of(loop)) <= constants["most_choices"]
     assert constants["repeats"] == FACTOR
+
+
+@pytest.mark.parametrize("feedback", [Ignored(), Hallucinated()])
+def test_the_number_of_choices_is_bounded_only_if_each_knew_what_was_pending(feedback: Any) -> None:
+    """Many workers choose before anything arrives."""
+    for num_workers in (1, 5, 30):
+        loop = build(feedback=feedback)
+        queries = [loop.ask() for _ in range(num_workers)]
+        for query in queries:
+            loop.tell(query.id, 0.1)
+        constants = loop.guarantee().constants
+        is_stale = num_workers > 1 and feedback == Ignored()
+        assert ("most_choices" in constants) is not is_stale
+        assert is_stale or constants["choices"] <= constants["most_choices"]
 
 
 def test_runs_end_with_the_context_a_failure_a_retraction_or_a_reset() -> None:
