@@ -65,6 +65,7 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from botorch_bandits.checks import (
+    DTYPE,
     check_double,
     check_finite,
     check_integer,
@@ -513,7 +514,7 @@ class BoxGain(GainBound):
                 f"bounds is {bounds.tolist()}; pass 2 x d numbers, each lower end below its upper "
                 "end."
             )
-        if not kernel.is_stationary:
+        if not is_stationary(kernel, bounds.shape[-1]):
             raise ValueError(
                 f"kernel is a {type(kernel).__name__}, which is not stationary; the error between "
                 "the points of a grid is known for stationary kernels only. On finitely many "
@@ -714,3 +715,32 @@ def _interpolation_error(
     whole = math.sqrt(max(2.0 * (prior - between), 0.0))
     rounding = 1e-15 * prior
     return math.sqrt(max(float(variances.max()), 0.0) + rounding) + distance + half * whole
+
+
+def is_stationary(kernel: Kernel, num_columns: int) -> bool:
+    """Return whether a kernel depends on the difference of two points alone.
+
+    GPyTorch's attribute of this name says only whether a kernel has a lengthscale, which some
+    kernels have that depend on the points themselves. Its values at a few points are compared with
+    those at the same points moved, once for each combination of classes.
+
+    Args:
+        kernel: The kernel.
+        num_columns: The number of columns of its points.
+    """
+    if not kernel.is_stationary:
+        return False
+    classes = tuple(type(part) for part in kernel.modules() if isinstance(part, Kernel))
+    if classes not in _STATIONARY:
+        like = next(kernel.parameters(), torch.empty(0, dtype=DTYPE))
+        X = torch.linspace(0.2, 0.7, 3).to(like).unsqueeze(-1).expand(3, num_columns)
+        with torch.no_grad():
+            here, there = (kernel(points).to_dense() for points in (X, X + 0.15))
+            variances = here.diagonal(dim1=-2, dim2=-1)
+        _STATIONARY[classes] = torch.allclose(here, there) and torch.allclose(
+            variances, variances[..., :1].expand_as(variances)
+        )
+    return _STATIONARY[classes]
+
+
+_STATIONARY: dict[tuple[type, ...], bool] = {}

@@ -32,7 +32,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.checks import check_instance
-from botorch_bandits.confidence.information_gain import realized_information_gain
+from botorch_bandits.confidence.information_gain import is_stationary, realized_information_gain
 
 
 class UnreadablePriorError(ValueError):
@@ -207,7 +207,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
             pick(scale),
             learned,
             prior_mean=constant_prior_mean(model),
-            is_stationary=is_of_tasks or kernel.is_stationary,
+            is_stationary=is_of_tasks or is_stationary(kernel, inputs.shape[-1]),
             is_given=part_of(model, "learn_hyperparameters") is False,
             row_noise=None if is_level else rows if j is None else rows[..., j, :],
             has_tasks=is_of_tasks,
@@ -363,7 +363,7 @@ def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
         kernel: The kernel of the model.
         inputs: ``batch_shape x n x d``, inputs of the model; ``n`` may be 0.
     """
-    if kernel.is_stationary:
+    if is_stationary(kernel, inputs.shape[-1]):
         return kernel(_some_of(inputs, 1), diag=True).squeeze(-1)
     if isinstance(kernel, ScaleKernel):
         return kernel.outputscale.detach()

@@ -45,6 +45,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.gp_ucb import ChangePointWidth
+from botorch_bandits.confidence.information_gain import is_stationary
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.history import History
@@ -73,19 +74,19 @@ class Gains(NamedTuple):
     name: str
 
 
-def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> Gains | None:
+def gains_of(settings: LoopSettings, lam: float, is_level: bool = True) -> Gains | None:
     """Return bounds on the gain of any observations in the loop's domain.
 
     Args:
         settings: The settings of the loop.
         lam: The noise variance over the prior variance.
-        is_stationary: Whether the prior variance is the same at all points.
+        is_level: Whether the prior variance is the same at all points.
 
     Returns:
         None if the prior variance may be larger at some point than ``lam`` implies.
     """
     unrelated = None
-    if is_stationary:
+    if is_level:
         unrelated = Gains(lambda n: 0.5 * n * math.log1p(1.0 / lam), "points that share nothing")
     recipe, choices, bounds = settings.recipe, settings.domain.choices, settings.domain.bounds
     if recipe is None or settings.context_dim:
@@ -97,7 +98,9 @@ def gains_of(settings: LoopSettings, lam: float, is_stationary: bool = True) -> 
         if float(kernel(choices, diag=True).detach().max()) > noise / lam * (1.0 + 1e-9):
             return unrelated
         return Gains(DesignGain.on(choices, kernel, noise), "the best design on the arms")
-    if bounds is None or transform is not None or kernel.batch_shape or not kernel.is_stationary:
+    if bounds is None or transform is not None or kernel.batch_shape:
+        return unrelated
+    if not is_stationary(kernel, bounds.shape[-1]):
         return unrelated
     between = "the best design on a grid of the box, and what lies between"
     return Gains(BoxGain(bounds, kernel, noise), between)

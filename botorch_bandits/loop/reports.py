@@ -55,6 +55,11 @@ EXCLUDES = 1e30
 NOT_MET = "no point is known to meet all constraints; the point that comes closest is recommended"
 """Why there is no certificate if every upper bound of some constraint is positive."""
 
+NEXT_CHANGES = (
+    "restart= says that the reward changes with the next round, of which nothing is observed yet. "
+    "Once it is asked, there is a certificate"
+)
+
 ON_SEARCH = (
     "no point of the domain has a better bound than the best that was found by a numerical "
     "search: if one has, the certificate is too small by the difference"
@@ -251,6 +256,9 @@ def recommendation_now(
     lasting = tuple(_reasons_against(guarantee, settings))
     num_pending = sum(query.id >= chooser.first for query in history.pending())
     reasons = (*lasting, *_waiting_for(guarantee, acquisition, num_pending))
+    restart = settings.restart
+    if restart is not None and restart.is_told_of_change(history.num_queries + 1):
+        reasons += (NEXT_CHANGES,)
     rule = settings.constraints
     is_penalized = rule is not None and rule.surrogate != "separate"
     arrived = chooser.arrived(now, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -18,16 +19,25 @@ from botorch.models import (
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
+from botorch.models.kernels.exponential_decay import ExponentialDecayKernel
 from botorch.models.model import Model
 from botorch.models.multitask import KroneckerMultiTaskGP
 from botorch.models.transforms import Log, Normalize
 from botorch.models.transforms.input import InputPerturbation, Warp
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from models.textbook import double, uniform
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
+from botorch_bandits.confidence import BoxGain, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.prior_reading import read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -122,6 +132,40 @@ def test_a_kernel_that_is_not_stationary_counts_with_its_outputscale() -> None:
     assert prior.standard_deviation.item() == 2.0
     (plain,) = read_prior(BanditGP(X, Y[:, :1], LinearKernel(), noise=0.1))
     assert plain.standard_deviation.item() == 1.0
+
+
+class Centered(Kernel):
+    """A kernel with a lengthscale and the variance 1 that is not stationary."""
+
+    has_lengthscale = True
+
+    def forward(self, x1: torch.Tensor, x2: torch.Tensor, **params: Any) -> torch.Tensor:
+        angles = (each.square().sum(-1) / self.lengthscale.squeeze(-1) for each in (x1, x2))
+        one, other = angles
+        covariance = (one.unsqueeze(-1) - other.unsqueeze(-2)).cos()
+        return covariance.diagonal(dim1=-2, dim2=-1) if params.get("diag") else covariance
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (ExponentialDecayKernel(), False),
+        (ScaleKernel(ExponentialDecayKernel()), False),
+        (ExponentialDecayKernel() * RBFKernel(), False),
+        (Centered(), False),
+        (PeriodicKernel(), True),
+        (ScaleKernel(RBFKernel() * MaternKernel(nu=1.5)) + RQKernel(), True),
+    ],
+    ids=str,
+)
+def test_a_kernel_is_stationary_if_it_is_and_not_because_it_has_a_lengthscale(
+    kernel: Kernel, expected: bool
+) -> None:
+    (prior,) = read_prior(BanditGP(X[:, :1], Y[:, :1], kernel, noise=0.1))
+    assert prior.is_stationary is expected
+    if not expected:
+        with pytest.raises(ValueError, match="not stationary"):
+            BoxGain(double([[0.0], [1.0]]), kernel.double(), 0.1)
 
 
 # --- what was learned ---------------------------------------------------------------------------

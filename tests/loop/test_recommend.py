@@ -252,7 +252,10 @@ def test_pending_queries_shrink_no_bound() -> None:
 
 def test_a_reset_forgets_and_splits_delta() -> None:
     restart = OracleRestart((12,), exploration=None, split_delta=True)
-    loop = fill(fill(make(ARMS, IGP_UCB, restart=restart)), 5)
+    loop = fill(make(ARMS, IGP_UCB, restart=restart))
+    assert loop.recommend().certificate is None
+    assert "changes with the next round" in loop.recommend().reasons[-1]
+    fill(loop, 5)
     delta = restart.share_of_delta(DELTA, 1)
     check(loop.recommend(), bounds_of(*outcomes(5), lambda gain: igp_width(gain, delta)), ARMS)
     assert loop.recommend().delta == pytest.approx(DELTA)
