@@ -242,11 +242,13 @@ class Reference:
             if form == "any lambda":
                 noise = (R + B_y) / sqrt(lam) * sqrt(2.0 * (gain + log(2.0) + radius))
                 return B_y / lam * total + B + noise
-            if form == "constant":  # a width of 1.5 in place of the other terms
-                return B_y / lam * total + 1.5
+            if form == "constant":
+                return B_y / lam * total
             return B_y / lam * total + B + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
 
-        return self.widths(delta, of_output)
+        widths = self.widths(delta, of_output)
+        # a width of 1.5 for the scalarization, in place of the other terms
+        return 1.5 + widths if form == "constant" else widths
 
     def kernelized_width(
         self,
