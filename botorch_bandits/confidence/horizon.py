@@ -43,8 +43,9 @@ Verma, Dai and Low 2022, Theorems 2 and 3; Shi and Eryilmaz 2022, Theorems 1 and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -57,6 +58,12 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
 )
+from botorch_bandits.confidence.gp_ucb import (
+    change_point_rate,
+    change_point_spacing,
+    regret_exponent,
+)
+from botorch_bandits.confidence.guarantee import Forecast, RegretStatement
 from botorch_bandits.confidence.igp_ucb import BoundedNorm
 from botorch_bandits.confidence.theorems import LEAST_LAM
 from botorch_bandits.penalties import Penalty
@@ -115,7 +122,6 @@ def igp_ucb_regret_bound(
     horizon: int,
     information_gain: GainFunction,
     assumed: BoundedNorm,
-    variation: float = 0.0,
     max_delay: int = 0,
     arrival_probability: float = 1.0,
 ) -> float:
@@ -144,7 +150,6 @@ def igp_ucb_regret_bound(
         information_gain: A bound on the maximal gain.
         assumed: What is assumed of the function, with censored feedback of the reward less the
             minimum.
-        variation: ``v``.
         max_delay: ``m``, with censored feedback.
         arrival_probability: ``rho_m``, the probability that an outcome arrives within
             ``max_delay``.
@@ -159,7 +164,7 @@ def igp_ucb_regret_bound(
         384.7
     """
     horizon = check_integer("horizon", horizon, minimum=1)
-    variation = check_nonnegative("variation", variation)
+    variation = float(assumed.variation)
     if variation and assumed.outcome_bound is not None:
         raise ValueError(
             f"variation is {variation:g}, but no theorem covers censored outcomes of functions "
@@ -312,7 +317,6 @@ def exact_constraints_bounds(
     penalty: Penalty,
     unconstrained_gap: float,
     num_constraints: int = 1,
-    variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 1 of Shi and Eryilmaz 2022, bounds (11) and (12), as numbers.
 
@@ -340,7 +344,6 @@ def exact_constraints_bounds(
         penalty: ``psi``.
         unconstrained_gap: ``Delta``, at least 0.
         num_constraints: ``m``.
-        variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the penalty is not of Algorithm 2.
@@ -353,7 +356,7 @@ def exact_constraints_bounds(
         )
     _checked_epochs(num_epochs, epoch_length, num_constraints)
     of_epoch = replace(assumed, delta=assumed.delta / num_epochs)
-    regret = num_epochs * igp_ucb_regret_bound(epoch_length, information_gain, of_epoch, variation)
+    regret = num_epochs * igp_ucb_regret_bound(epoch_length, information_gain, of_epoch)
     given = num_epochs, epoch_length, regret, penalty, unconstrained_gap, num_constraints
     return PenalizedBounds(regret, exact_violation_bound(*given))
 
@@ -398,7 +401,6 @@ def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     reward_bound: float,
     constraint_bound: float,
     num_constraints: int = 1,
-    variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 2 of Shi and Eryilmaz 2022 as numbers.
 
@@ -440,7 +442,6 @@ def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
         reward_bound: ``Q``, which bounds the absolute value of the reward.
         constraint_bound: ``M``, which bounds the absolute value of each constraint.
         num_constraints: ``m``.
-        variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the margin is too small for these epochs;
@@ -451,7 +452,7 @@ def noisy_constraints_bounds(  # noqa: PLR0913 - options, each with a name
     margin = check_positive("slater_margin", slater_margin)
     Q = check_nonnegative("reward_bound", reward_bound)
     M = check_nonnegative("constraint_bound", constraint_bound)
-    v = check_nonnegative("variation", variation)
+    v = float(assumed.variation)
     B = float(assumed.rkhs_bound) + v * math.sqrt((S - 1) / _proved_lam(assumed))
     noise_term, of_noise, W = _of_noisy_epoch(L, S, information_gain, assumed, m)
     uncertainty = W * noise_term + of_noise / S
@@ -573,3 +574,236 @@ def _invert(penalty: Penalty, log_value: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_below(middle) else (low, middle)
     return high
+
+
+# --- what a run is told of them -------------------------------------------------------------------
+
+CHOWDHURY, SRINIVAS = "Chowdhury and Gopalan 2017", "Srinivas et al. 2010"
+VERMA, SHI, AVANESOV = "Verma, Dai and Low 2022", "Shi and Eryilmaz 2022", "Avanesov"
+
+MOST_ROUNDS_OF_DRAWS = 50_000
+"""The bounds of draws are sums over rounds, which take part of a second for this many."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run before it.
+
+    Attributes:
+        num_rounds: ``T``.
+        gain: A bound on the maximal information gain.
+        name_of_gain: A description of that bound.
+        deviation: The prior standard deviation, in raw outcome units.
+        lam: The noise variance of the model over the prior variance.
+        norm: What is assumed of the function, for all delta; None if a bound is not one number.
+        max_delay: ``m`` of censored feedback, in rounds.
+        has_contexts: Whether there are contexts.
+        repeats: How much larger the bound on the regret is because points are played again.
+    """
+
+    num_rounds: int
+    gain: GainFunction
+    name_of_gain: str
+    deviation: float
+    lam: float
+    norm: BoundedNorm | None = None
+    max_delay: int = 0
+    has_contexts: bool = False
+    repeats: float = 1.0
+
+
+def forecasts_of_regret(
+    run: Run, regret: RegretStatement, srinivas: tuple[int, float] | None = None
+) -> Iterator[Forecast]:
+    """Yield the bounds on gain and regret without constraints.
+
+    Args:
+        run: The run.
+        regret: What is guaranteed of the regret, with the rounds so far.
+        srinivas: The number of the theorem of Srinivas et al. 2010 that has the width, and the
+            width of the last round; None for other widths.
+    """
+    T = run.num_rounds
+    of_gain = f"the information gain of any {T} rounds is at most"
+    yield Forecast(run.name_of_gain, of_gain, run.gain(T))
+    found = _regret_of_horizon(run, regret, srinivas)
+    has_extras = regret.tail or regret.num_points is not None
+    if found is None or (run.repeats > 1.0 and has_extras):
+        return
+    theorem, bound = found
+    bound *= run.repeats
+    if regret.num_others and regret.largest is None:
+        return
+    if regret.largest is not None:
+        bound = min(bound + regret.largest * regret.num_others, regret.largest * T)
+    at_hand = "" if regret.covers_pending else " with every outcome at hand"
+    others = f" (and {regret.num_others} others so far)" if regret.num_others else ""
+    times = "rho_m times the" if regret.quantity != "the regret" else "the"
+    what = f"{times} cumulative regret of {T} rounds that the method chooses{at_hand}{others}"
+    yield Forecast(theorem, f"{what} is at most", bound)
+
+
+def _regret_of_horizon(
+    run: Run, regret: RegretStatement, srinivas: tuple[int, float] | None
+) -> tuple[str, float] | None:
+    """Return the theorem and its number in raw outcome units, if there is one for this width."""
+    T, gain, s, norm = run.num_rounds, run.gain, run.deviation, run.norm
+    if srinivas is not None:
+        number, width = srinivas
+        bound = s * regret_bound_of_width(width, T, gain, run.lam)
+        return f"{SRINIVAS}, Theorem {number}", bound + math.pi**2 / 6.0 * regret.tail
+    if norm is None or regret.delta is None:
+        return None
+    norm = replace(norm, delta=regret.delta)
+    if norm.is_mixture:
+        width = float(norm.width(_gain(gain, T - 1)))
+        name = "Flynn and Reeb 2024, with the sum of deviations by the gain"
+        return name, s * regret_bound_of_width(width, T, gain, run.lam)
+    names = f"{CHOWDHURY}, Theorem 3", f"{CHOWDHURY}, Theorem 4"
+    if norm.outcome_bound is not None:
+        plural, more = ("s", " and 4") if run.has_contexts else ("", "")
+        names = f"{VERMA}, Theorem{plural} 2{more}", f"{VERMA}, Theorem{plural} 3{more}"
+    if regret.factor is not None:
+        return names[0], s * igp_ucb_regret_bound(T, gain, norm, run.max_delay)
+    if regret.num_points is None or T > MOST_ROUNDS_OF_DRAWS:
+        return None
+    some, points = _at_some_rounds(gain, T), regret.num_points
+    return names[1], s * gp_ts_regret_bound(T, some, norm, points, max_delay=run.max_delay)
+
+
+def _at_some_rounds(gain: GainFunction, horizon: int) -> GainFunction:
+    """Return a bound that is evaluated at rounds 1% apart; it does not decrease with rounds."""
+    known = cache(gain)
+
+    def bound(number: int) -> float:
+        if number <= 100:
+            return known(number)
+        later = math.ceil(1.01 ** math.ceil(math.log(number, 1.01) - 1e-9))
+        return known(max(min(later, horizon), number))
+
+    return bound
+
+
+def forecasts_of_exact_epochs(
+    run: Run,
+    norm: BoundedNorm,
+    epoch_length: int,
+    num_constraints: int,
+    penalty: Penalty,
+    unconstrained_gap: float | None,
+) -> Iterator[Forecast]:
+    """Yield the bounds of Algorithm 2 of Shi and Eryilmaz 2022 for all epochs of the horizon.
+
+    Args:
+        run: The run.
+        norm: What is assumed of the penalized function of every epoch.
+        epoch_length: ``S``.
+        num_constraints: ``m``.
+        penalty: ``psi``.
+        unconstrained_gap: ``Delta``, in raw outcome units, if it is known.
+    """
+    epochs, of_run = _epochs_of(run, epoch_length)
+    given = epochs, epoch_length, run.gain, norm, penalty, 0.0, num_constraints
+    regret = run.deviation * exact_constraints_bounds(*given).regret
+    yield Forecast(f"{SHI}, (11)", f"the regret {of_run} is at most", regret)
+    if unconstrained_gap is None:
+        needed = "the violation has a number if unconstrained_gap= is given, the amount by "
+        needed += "which the largest reward exceeds the best feasible one"
+        yield Forecast(f"{SHI}, (12)", needed)
+        return
+    known = epochs, epoch_length, regret, penalty, unconstrained_gap, num_constraints
+    worst = exact_violation_bound(*known)
+    yield Forecast(f"{SHI}, (12)", f"the violation {of_run} is at most", worst)
+
+
+def forecasts_of_noisy_epochs(
+    run: Run,
+    norm: BoundedNorm,
+    epoch_length: int,
+    num_constraints: int,
+    step_size: float,
+    slater_margin: float | None,
+    largest_reward: float | None,
+    largest_constraint: float | None,
+) -> Iterator[Forecast]:
+    """Yield the bounds of Algorithm 3 of Shi and Eryilmaz 2022 for all epochs of the horizon.
+
+    All functions are divided by the prior deviation, which leaves the multipliers as they are.
+
+    Args:
+        run: The run.
+        norm: What is assumed of the penalized function of every epoch.
+        epoch_length: ``S``.
+        num_constraints: ``m``.
+        step_size: ``mu``.
+        slater_margin: ``epsilon``, in raw outcome units like the next two, if it is known.
+        largest_reward: ``Q``.
+        largest_constraint: ``M``.
+    """
+    (epochs, of_run), s, name = _epochs_of(run, epoch_length), run.deviation, f"{SHI}, Theorem 2"
+    given = epochs, epoch_length, run.gain, norm
+    needed = s * smallest_slater_margin(*given, num_constraints)
+    of_length = f"it needs, with epochs of {epoch_length}, a Slater margin above"
+    yield Forecast(name, of_length, needed)
+    if slater_margin is None or largest_constraint is None:
+        missing = "regret and violation have numbers with slater_margin= and largest_constraint="
+        yield Forecast(name, missing)
+        return
+    if slater_margin <= needed:
+        yield Forecast(name, f"a margin of {slater_margin:g} is too small; longer epochs need less")
+        return
+    # in the first epoch the penalized function is the reward itself, so that B bounds it
+    reward = float(norm.rkhs_bound) if largest_reward is None else largest_reward / s
+    sizes = slater_margin / s, reward, largest_constraint / s
+    bounds = noisy_constraints_bounds(*given, step_size * s, *sizes, num_constraints)
+    assert bounds.realized_violation is not None
+    yield Forecast(name, f"the regret {of_run} is at most", s * bounds.regret)
+    yield Forecast(name, f"the violation {of_run} is at most", s * bounds.violation)
+    of_observed = f"the violation {of_run}, of constraint values as observed, is at most"
+    yield Forecast(f"{SHI}, Appendix D", of_observed, s * bounds.realized_violation)
+    yield Forecast(f"{name}, (33)", "the norm of the multipliers is at most", bounds.multiplier)
+
+
+def _epochs_of(run: Run, length: int) -> tuple[int, str]:
+    """Return the number of epochs of a run, and these epochs in words."""
+    epochs = math.ceil(run.num_rounds / length)
+    return epochs, f"of {epochs * length} rounds, {epochs} epochs of {length},"
+
+
+def forecasts_of_changes(
+    periods: Sequence[int],
+    what: str,
+    smoothness: float,
+    dim: int,
+    smallest_change: float | None,
+    has_width: bool,
+) -> Iterator[Forecast]:
+    """Yield conditions and rate of Avanesov's theorem, (3.8) to (3.10).
+
+    These are not bounds: the conditions are asymptotic, and the constant of the rate is unknown.
+
+    Args:
+        periods: The lengths of the stationary periods.
+        what: What these are, in words.
+        smoothness: ``a``, the ``nu`` of the Matern kernel.
+        dim: ``d``.
+        smallest_change: ``Delta``, if it is known.
+        has_width: Whether the width is that of the theorem.
+    """
+    spacing = f"sqrt(max T_i) / min T_i {what}, which should tend to 0, is"
+    value = change_point_spacing(periods, None, smoothness, dim)
+    yield Forecast(f"{AVANESOV}, (3.10)", spacing, value)
+    if smallest_change is not None:
+        spacing = f"with Delta = {smallest_change:g} and its logarithm, this is"
+        value = change_point_spacing(periods, smallest_change, smoothness, dim)
+        yield Forecast(f"{AVANESOV}, (3.8)", spacing, value)
+    if not has_width:
+        return
+    power = 2.0 + 2.0 / (2.0 * smoothness + dim)
+    grows = (
+        "the expected regret grows as the lengths of periods to the power "
+        f"{regret_exponent(smoothness, dim):.4g}: {what} it is an unknown constant times"
+    )
+    value = change_point_rate(periods, smallest_change or 1.0, smoothness, dim)
+    rest = "" if smallest_change is not None else f" Delta^-{power:.4g}"
+    yield Forecast(f"{AVANESOV}, (3.9)", grows, value, rest)

@@ -131,6 +131,8 @@ class BoundedNorm:
             is needed. This form holds for every ``lam``.
         is_mixture: Whether the width is that of the analytic mixture martingale bound (AMM), which
             holds for every ``lam``.
+        variation: ``v``, by how much the function of a round may differ from a fixed one;
+            :func:`width_of_variation` is then added to a width.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -151,10 +153,12 @@ class BoundedNorm:
     outcome_bound: float | Tensor | None = None
     bounded_outcomes: bool = False
     is_mixture: bool = False
+    variation: float | Tensor = 0.0
 
     def __post_init__(self) -> None:
         """Check the values."""
-        bounds = {"rkhs_bound": self.rkhs_bound, "noise_bound": self.noise_bound}
+        names = ("rkhs_bound", "noise_bound", "variation")
+        bounds = {name: getattr(self, name) for name in names}
         if self.outcome_bound is not None:
             bounds["outcome_bound"] = self.outcome_bound
         store_checked(self, **{n: check_all_nonnegative(n, each) for n, each in bounds.items()})
@@ -462,8 +466,15 @@ class KernelizedWidth(NormBounds, WidthRule):
             else:
                 noise = 1.0  # rows divided by their noise bound have R = 1 and lam = 1
             norm = pick_bound("rkhs_bound", self.rkhs_bound, j, count) / of_norm
-            form = {"any_lambda": self.any_lambda, "is_mixture": self.is_mixture}
-            found[j] = BoundedNorm(norm, noise, share, prior.lam, **form)
+            found[j] = BoundedNorm(
+                norm,
+                noise,
+                share,
+                prior.lam,
+                self.any_lambda,
+                is_mixture=self.is_mixture,
+                variation=self.variation / of_norm,
+            )
         return found
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
@@ -483,11 +494,9 @@ class KernelizedWidth(NormBounds, WidthRule):
             gain = self._evaluate_explicit_gain(summary)
             widths = [norm.width_at(gain) for norm in norms.values()]
         if self.variation:
-            ((j, norm),) = norms.items()
-            variation = self.variation / self.units_of(summary.active[j])[0]
-            widths[0] = widths[0] + width_of_variation(
-                variation, summary.weight_of_rows, torch.as_tensor(norm.lam)
-            )
+            (norm,) = norms.values()
+            lam, rows = torch.as_tensor(norm.lam), summary.weight_of_rows
+            widths[0] = widths[0] + width_of_variation(norm.variation, rows, lam)
         return widths
 
     def guarantee(

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -42,8 +42,14 @@ from botorch_bandits.checks import (
     store_bounds,
     store_checked,
 )
-from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence import BoundedNorm, Forecast, Guarantee
 from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.horizon import (
+    SHI,
+    Run,
+    forecasts_of_exact_epochs,
+    forecasts_of_noisy_epochs,
+)
 from botorch_bandits.confidence.theorems import (
     EXACT_CONSTRAINTS,
     NOISY_CONSTRAINTS,
@@ -209,6 +215,14 @@ class MultiplierRule(ABC):
         Args:
             facts: What is known of its use.
         """
+
+    def forecasts(self, run: Run) -> Iterator[Forecast]:
+        """Yield what is known of regret and violation before a run, if anything.
+
+        Args:
+            run: The run.
+        """
+        return iter(())
 
     # --- the fold ---------------------------------------------------------------------------
 
@@ -418,6 +432,17 @@ class EpochRule(MultiplierRule):
         """See :class:`MultiplierRule`."""
         return replace(self, models=())
 
+    def forecasts(self, run: Run) -> Iterator[Forecast]:
+        if self.surrogate != "fresh" or run.norm is None:
+            return iter(())
+        if self.models:
+            return iter((Forecast(SHI, "no number is known if epochs have different models"),))
+        return self._forecasts(run, run.norm)
+
+    @abstractmethod
+    def _forecasts(self, run: Run, norm: BoundedNorm) -> Iterator[Forecast]:
+        """Yield what is known before a run of epochs with one model."""
+
     def _guarantee(self, theorem: Theorem, facts: Facts) -> Guarantee:
         facts = replace(
             facts,
@@ -515,6 +540,10 @@ class MultiplicativeEpochs(EpochRule):
         """
         return self._guarantee(EXACT_CONSTRAINTS, facts)
 
+    def _forecasts(self, run: Run, norm: BoundedNorm) -> Iterator[Forecast]:
+        known = self.epoch_length, self.num_constraints, self.penalty, self.unconstrained_gap
+        return forecasts_of_exact_epochs(run, norm, *known)
+
 
 @dataclass(frozen=True)
 class AdditiveEpochs(EpochRule):
@@ -595,6 +624,11 @@ class AdditiveEpochs(EpochRule):
             facts: What is known of its use.
         """
         return self._guarantee(NOISY_CONSTRAINTS, facts)
+
+    def _forecasts(self, run: Run, norm: BoundedNorm) -> Iterator[Forecast]:
+        known = self.epoch_length, self.num_constraints, self.step_size
+        sizes = self.slater_margin, self.largest_reward, self.largest_constraint
+        return forecasts_of_noisy_epochs(run, norm, *known, *sizes)
 
 
 @dataclass(frozen=True)

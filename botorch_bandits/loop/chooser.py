@@ -60,8 +60,14 @@ from botorch_bandits.loop.aspects import (
     smallest_lower_bounds,
     with_feedback,
 )
-from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
-from botorch_bandits.loop.guarantees import facts_of, guarantee_of, other_epochs
+from botorch_bandits.loop.guarantees import (
+    Gains,
+    facts_of,
+    forecasts_of,
+    forecasts_of_restarts,
+    guarantee_of,
+    other_epochs,
+)
 from botorch_bandits.loop.settings import (
     LoopSettings,
     Restriction,
@@ -431,17 +437,11 @@ class Chooser:
         for query in self._history.queries[-1:]:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
-        told = self.guarantee_of(acquisition, domain), acquisition, self._settings
-        guarantee = with_forecasts(
-            *told,
-            self._history,
-            cache=self._gains,
-            has_several_models=bool(self._given.models_of_epochs),
-        )
-        if self._settings.restart is None:
-            return guarantee
-        resets, num_rounds = self.restarts.resets, self._history.num_queries
-        return with_change_points(guarantee, *told[1:], resets, num_rounds)
+        guarantee, history = self.guarantee_of(acquisition, domain), self._history
+        settings, constraints = self._settings, self._given.constraints
+        told = forecasts_of(guarantee, acquisition, settings, history, self._gains, constraints)
+        given = acquisition, settings, self.restarts.resets, history.num_queries
+        return replace(guarantee, forecasts=(*told, *forecasts_of_restarts(*given)))
 
     def acquisition_now(
         self, context: Tensor | None, now: float

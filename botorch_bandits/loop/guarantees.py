@@ -8,8 +8,9 @@ the statements amount to in the rounds so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,30 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import bandit, default_options
 from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
-from botorch_bandits.change_points import OracleRestart
+from botorch_bandits.change_points import OracleRestart, Reset
 from botorch_bandits.checks import DTYPE, counted, is_number
-from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
+from botorch_bandits.confidence import (
+    BoundedNorm,
+    BoxGain,
+    CensoredWidth,
+    ChangePointWidth,
+    DesignGain,
+    Forecast,
+    Guarantee,
+    KernelizedWidth,
+    PriorSummary,
+    RegretStatement,
+    WidthRule,
+)
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.horizon import realized_ts_regret_bound
+from botorch_bandits.confidence.horizon import (
+    Run,
+    forecasts_of_changes,
+    forecasts_of_regret,
+    realized_ts_regret_bound,
+)
+from botorch_bandits.confidence.information_gain import is_stationary
+from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.confidence.theorems import (
     NO_ROUND,
     NOT_EVERY_ROUND,
@@ -36,6 +56,7 @@ from botorch_bandits.confidence.theorems import (
     RATES,
     concluded,
 )
+from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import History, outcome_told_at_once
 from botorch_bandits.loop.aspects import Multipliers
@@ -681,3 +702,182 @@ def with_note_on_size(guarantee: Guarantee, history: History) -> Guarantee:
         f"{spread:.6g}, so it would hold even if {lost} had lost as much as that"
     )
     return replace(guarantee, notes=(*guarantee.notes, note))
+
+
+# --- what theorems say about a loop before its run ------------------------------------------------
+#
+# The papers bound the regret of a horizon in terms of the maximal information gain. A loop that
+# knows its horizon also knows everything else in these bounds: norm, noise, kernel and domain. The
+# numbers hold under the assumptions of the guarantee that contains them if the remaining rounds are
+# chosen as it states. They are larger than the sum of a run's own widths.
+
+LARGEST_DESIGN = 1200
+"""For more arms than this, the gain is bounded as for points without any correlation."""
+
+
+class Gains(NamedTuple):
+    """Bounds on the maximal information gain of a loop's domain.
+
+    Attributes:
+        bound: The tightest bound that is available.
+        name: A description of that bound.
+    """
+
+    bound: Callable[[int], float]
+    name: str
+
+
+def gains_of(settings: LoopSettings, lam: float, is_level: bool = True) -> Gains | None:
+    """Return bounds on the gain of any observations in the loop's domain.
+
+    Args:
+        settings: The settings of the loop.
+        lam: The noise variance over the prior variance.
+        is_level: Whether the prior variance is the same at all points.
+
+    Returns:
+        None if the prior variance may be larger at some point than ``lam`` implies.
+    """
+    unrelated = None
+    if is_level:
+        unrelated = Gains(lambda n: 0.5 * n * math.log1p(1.0 / lam), "points that share nothing")
+    recipe, choices, bounds = settings.recipe, settings.domain.choices, settings.domain.bounds
+    if recipe is None or settings.context_dim:
+        return unrelated
+    kernel, transform, noise = recipe.kernel, recipe.input_transform, recipe.noise
+    if choices is not None and len(choices) <= LARGEST_DESIGN:
+        if transform is not None:
+            choices = inputs_of_kernel(recipe(choices[:0], choices[:0, :1]), choices).detach()
+        if float(kernel(choices, diag=True).detach().max()) > noise / lam * (1.0 + 1e-9):
+            return unrelated
+        return Gains(DesignGain.on(choices, kernel, noise), "the best design on the arms")
+    if bounds is None or transform is not None or kernel.batch_shape:
+        return unrelated
+    if not is_stationary(kernel, bounds.shape[-1]):
+        return unrelated
+    between = "the best design on a grid of the box, and what lies between"
+    return Gains(BoxGain(bounds, kernel, noise), between)
+
+
+def forecasts_of(
+    guarantee: Guarantee,
+    acquisition: AcquisitionFunction,
+    settings: LoopSettings,
+    history: History,
+    gains: dict[Any, Gains | None],
+    constraints: MultiplierRule | None,
+) -> Iterator[Forecast]:
+    """Yield the numbers of a guarantee that are known before the run.
+
+    Args:
+        guarantee: The guarantee of the loop; only what it states as guaranteed has a number.
+        acquisition: The acquisition of the next round.
+        settings: The settings of the loop, in the running epoch.
+        history: The history of all rounds.
+        gains: Bounds on the gain by model, to which new ones are added.
+        constraints: The rule of all epochs, if there is one.
+    """
+    known, regret, played = bandit(acquisition), guarantee.regret, settings.played
+    if known is None or len(known.width_rules) != 1 or regret is None or played is None:
+        return
+    # rounds without an outcome gain no information
+    is_lost = history.num_retracted or (history.num_failed and not regret.covers_pending)
+    changes = settings.restarts or settings.forgetting is not None or history.num_weighted
+    if guarantee.theorem is None or not regret.holds or is_lost or changes:
+        return
+    (rule,), summary = known.width_rules, PriorSummary(model_of(known))
+    run = _run_of(settings, rule, summary, gains)
+    if run is None:
+        return
+    if constraints is None:
+        number, srinivas = rule.theorem_of_srinivas, None
+        if number is not None:
+            srinivas = number, float(rule.width(summary, run.num_rounds))
+        yield from forecasts_of_regret(run, regret, srinivas)
+    elif is_played_as(played.acquisition_class, ImprovedUpperConfidenceBound):
+        # the rule of the running epoch has its share of delta, and more noise
+        rule = played.acquisition_class.width_rule(complete_options(settings))
+        yield from constraints.forecasts(replace(run, norm=_norm_of(rule, summary)))
+
+
+def _run_of(
+    settings: LoopSettings,
+    rule: WidthRule,
+    summary: PriorSummary,
+    gains: dict[Any, Gains | None],
+) -> Run | None:
+    """Return what is known of a run before it; None if too little is."""
+    try:
+        (prior,) = summary.active.values()
+        lam, deviation = float(prior.lam), float(prior.standard_deviation)
+    except ValueError:  # it cannot be read, or there are several outputs
+        return None
+    if prior.row_noise is not None or settings.horizon is None:
+        return None  # the noise of future rows is unknown
+    if settings.model not in gains:
+        gains[settings.model] = gains_of(settings, lam, prior.is_stationary)
+    found, feedback = gains[settings.model], settings.feedback.censored
+    if found is None:
+        return None
+    waits = None if feedback is None or feedback.unit != "rounds" else feedback.max_delay
+    return Run(
+        settings.horizon,
+        rule.bound_on_gain() or found.bound,
+        found.name,
+        deviation,
+        lam,
+        None if feedback is not None and waits is None else _norm_of(rule, summary),
+        0 if waits is None else math.ceil(waits),  # and rho_m = 1, as it is of rho_m times regret
+        settings.context_dim > 0,
+        settings.repeats or 1.0,
+    )
+
+
+def _norm_of(rule: WidthRule, summary: PriorSummary) -> BoundedNorm | None:
+    """Return what a rule assumes of the function if a theorem has a number for it."""
+    inner = rule.inner if isinstance(rule, CensoredWidth) and rule.is_covered else rule
+    if not isinstance(inner, KernelizedWidth) or inner.not_given:
+        return None
+    # the rows that the model bounds have the regularization 1, which the gain is not for
+    if isinstance(inner.noise_bound, str):
+        return None
+    (norm,) = rule.norms(summary).values()
+    return norm
+
+
+def forecasts_of_restarts(
+    acquisition: AcquisitionFunction,
+    settings: LoopSettings,
+    resets: Sequence[Reset],
+    num_rounds: int,
+) -> Iterator[Forecast]:
+    """Yield what the theorem on change points says of the periods of a loop that restarts.
+
+    Args:
+        acquisition: The acquisition of the next round.
+        settings: The settings of the loop.
+        resets: The resets so far.
+        num_rounds: The number of rounds so far.
+    """
+    restart, detection, known_one = settings.restart, settings.detection, bandit(acquisition)
+    rules = () if known_one is None else known_one.width_rules
+    width = next((rule for rule in rules if isinstance(rule, ChangePointWidth)), None)
+    smoothness, dim, change = None, settings.domain.dim + settings.context_dim, None
+    if detection is not None:
+        smoothness, change = detection.detector.known_smoothness, detection.smallest_change
+    if width is not None:
+        smoothness, dim = width.smoothness, width.dim
+    known = settings.horizon or (None if width is None else width.horizon)
+    if isinstance(restart, OracleRestart):
+        horizon, changes = known or num_rounds, list(restart.change_points)
+        what = "of the periods that were given"
+    elif detection is not None:
+        horizon, changes = num_rounds, [reset.after_round for reset in resets]
+        what = "of the periods so far, as detected"
+    else:
+        return
+    ends = [0, *(end for end in changes if 0 < end < horizon), horizon]
+    periods = [end - start for start, end in pairwise(ends)]
+    if smoothness is None or not math.isfinite(smoothness) or horizon < 1:
+        return
+    yield from forecasts_of_changes(periods, what, smoothness, dim, change, width is not None)

@@ -14,13 +14,15 @@ from typing import Any
 from unittest import mock
 
 import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
 
 import botorch_bandits.loop.chooser
-import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition.rules import Player as ArmsPlayer
 from botorch_bandits.confidence import (
     CandidateEvidence,
+    DesignGain,
     GainBound,
     Guarantee,
     igp_ucb,
@@ -37,7 +39,6 @@ from claims.settings import AXES, LIST, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
-forecasts: Any = botorch_bandits.loop.forecasts
 
 BOX = "box, d = 1"
 
@@ -266,10 +267,12 @@ def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:
 
 def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:
     """The gain before a run is that of observations with a hundred times the noise."""
-    original = forecasts.DesignGain
-    return _patched(
-        (forecasts, "DesignGain", lambda matrix, noise: original(matrix, 100.0 * noise))
-    )
+    original = DesignGain.on
+
+    def believe(choices: Tensor, kernel: Kernel, lam: float) -> DesignGain:
+        return original(choices, kernel, 100.0 * lam)
+
+    return _patched((DesignGain, "on", believe))
 
 
 def _drawn(**values: Any) -> Setting:

@@ -128,8 +128,8 @@ def test_bounds_of_theorem_1_are_its_formulas(
     penalty: Any, lam: float, any_lambda: bool, v: float
 ) -> None:
     L, S, m, gap = 6, 50, 2, 0.4
-    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda)
-    found = exact_constraints_bounds(L, S, gain, assumed, penalty, gap, m, v)
+    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda, variation=v)
+    found = exact_constraints_bounds(L, S, gain, assumed, penalty, gap, m)
     w = B + v * math.sqrt((S - 1) / lam) + noise_term(S, L / DELTA, lam, any_lambda)
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     U = L * min(2 * w * math.sqrt(S * min(c1 * gain(S), S)), 2 * B * S) + 2 * v * L * S
@@ -145,8 +145,8 @@ def test_bounds_of_theorem_1_are_its_formulas(
 @pytest.mark.parametrize("any_lambda", [True, False])
 def test_bounds_of_theorem_2_are_its_formulas(any_lambda: bool, v: float) -> None:
     L, S, m, mu, eps, Q, M, lam = 40, 4000, 2, 0.15, 1.0, 9.0, 1.2, 2.0
-    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda)
-    found = noisy_constraints_bounds(L, S, gain, assumed, mu, eps, Q, M, m, v)
+    assumed = BoundedNorm(B, R, DELTA, lam, any_lambda, variation=v)
+    found = noisy_constraints_bounds(L, S, gain, assumed, mu, eps, Q, M, m)
     c1 = 2.0 / math.log(1.0 + 1.0 / lam)
     W = 2.0 * math.sqrt(min(c1 * gain(S), S) / S)
     share = DELTA / (2 * L)
@@ -246,8 +246,9 @@ def test_censored_outcomes_of_functions_that_vary_have_no_theorem() -> None:
     model = BanditGP.with_kernel(RBFKernel(), noise=0.05)(torch.zeros(1, 1).double(), ONE)
     known = CensoredWidth(rule, 1.0).guarantee(PriorSummary(model), 1)
     assert known.bands is None or not known.bands.holds
+    varying = BoundedNorm(1.0, 0.1, 0.1, outcome_bound=1.0, variation=0.1)
     with pytest.raises(ValueError, match="no theorem covers censored outcomes"):
-        igp_ucb_regret_bound(5, lambda n: 1.0, BoundedNorm(1.0, 0.1, 0.1, outcome_bound=1.0), 0.1)
+        igp_ucb_regret_bound(5, lambda n: 1.0, varying)
 
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
