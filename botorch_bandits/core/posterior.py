@@ -136,18 +136,18 @@ def changes_between(old: Rows, new: Rows) -> tuple[Sequence[int], Sequence[int]]
     Returns:
         The numbers of the earlier rows that are gone, and those of the rows that are new.
     """
-    n = len(old)
+    n, total = len(old.index), len(new.index)
     are_same = begins_with(new, old) and torch.equal(old.Y, new.Y[:n])
     if old.ids is not None and new.ids is not None:
         are_same = are_same and torch.equal(old.ids, new.ids[:n])
     if n == 0 or are_same:
-        return (), range(n, len(new))  # rows were only added
+        return (), range(n, total)  # rows were only added
     if old.ids is None or new.ids is None:
         return None
     # places of the rows that both have
     _, at_old, at_new = np.intersect1d(old.ids.cpu(), new.ids.cpu(), True, return_indices=True)
     left = torch.ones(n, dtype=torch.bool, device=old.index.device)
-    came = torch.ones(len(new), dtype=torch.bool, device=new.index.device)
+    came = torch.ones(total, dtype=torch.bool, device=new.index.device)
     # another outcome or another weight is another row
     same = (old.Y[at_old] == new.Y[at_new]).all(-1) & (old.noise[at_old] == new.noise[at_new])
     left[at_old], came[at_new] = ~same, ~same
@@ -156,7 +156,7 @@ def changes_between(old: Rows, new: Rows) -> tuple[Sequence[int], Sequence[int]]
 
 def begins_with(rows: Rows, first: Rows) -> bool:
     """Return whether rows begin with others, regardless of outcomes."""
-    n, front = len(first), rows.front
+    n, front = len(first.index), rows.front
     return (
         torch.equal(first.index, rows.index[:n])
         and torch.equal(first.noise, rows.noise[:n])
