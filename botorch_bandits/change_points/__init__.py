@@ -13,7 +13,6 @@ from botorch_bandits.change_points.calibration import (
 )
 from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
-    EvidenceEngine,
     EvidenceStream,
     EvidenceTest,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "ChangePointTest",
     "DetectorEngine",
     "EvidenceDetector",
-    "EvidenceEngine",
     "EvidenceRestart",
     "EvidenceStream",
     "EvidenceTest",

@@ -92,6 +92,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_lists import DefaultCandidates
+from botorch_bandits.random_streams import generator
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -249,7 +250,7 @@ class EvidenceDetector:
         >>> from botorch_bandits import Arms
         >>> arms = Arms(torch.linspace(0, 2, 5, dtype=torch.float64).unsqueeze(-1))
         >>> prior = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=1.0)
-        >>> stream = EvidenceDetector(robust=False).on(arms, prior).stream()
+        >>> stream = EvidenceDetector(robust=False).on(arms, prior)
         >>> outcomes = [(0.0, 0.3), (1.0, 0.8), (2.0, -0.2), (1.0, 0.85), (1.0, 0.9), (1.0, 0.1)]
         >>> tests = [stream.observe([x], y) for x, y in outcomes]
         >>> tests[-1].detected, tests[-1].change
@@ -296,8 +297,8 @@ class EvidenceDetector:
 
     def on(
         self, domain: Domain, models: Models, num_outputs: int = 1, context_dim: int = 0
-    ) -> EvidenceEngine:
-        """Prepare the detector for Gaussian processes on a domain.
+    ) -> EvidenceStream:
+        """Return an empty stream on a domain, to which queries and outcomes are added one by one.
 
         Args:
             domain: The domain of the queries.
@@ -315,7 +316,7 @@ class EvidenceDetector:
             ValueError: If hyperparameters are learned or unknown, the list does not support several
                 outputs or a ball, or the noise variance is not the square of ``noise_bound``.
         """
-        return EvidenceEngine(self, domain, models, num_outputs, context_dim)
+        return EvidenceStream(self, domain, models, num_outputs, context_dim)
 
 
 def candidates_of(models: Models, outcomes: Sequence[float] = ()) -> CandidatesRecipe | None:
@@ -350,119 +351,6 @@ class Priors(NamedTuple):
     transform: InputTransform | None
 
 
-class EvidenceEngine:
-    """Gaussian processes that predict for a detector on one domain; created by its method ``on``.
-
-    Args:
-        detector: The settings.
-        domain: The domain of the queries.
-        models: See :meth:`EvidenceDetector.on`, also for the errors.
-        num_outputs: ``m``, the number of outcomes of each query.
-        context_dim: The dimension of the contexts.
-
-    Attributes:
-        priors: What predicts before the first outcomes.
-        dim: The number of columns that the kernels see.
-    """
-
-    def __init__(
-        self,
-        detector: EvidenceDetector,
-        domain: Domain,
-        models: Models,
-        num_outputs: int = 1,
-        context_dim: int = 0,
-    ) -> None:
-        """See the class."""
-        self.detector, self.domain, self._models = detector, domain, models
-        self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
-        self.context_dim = check_integer("context_dim", context_dim, minimum=0)
-        if num_outputs > 1 and isinstance(models, DefaultCandidates):
-            raise ValueError(
-                f"the evidence uses {models!r}, but with constraints= each entry of the list "
-                "has one noise variance for reward and constraints, whose scales differ. Pass "
-                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
-                "outputs='reward' to test the reward alone."
-            )
-        self.priors = self.priors_given(())
-        point = domain.sample(1, torch.Generator().manual_seed(0))[0]
-        self.dim = len(self.locate(point, [0.0] * context_dim or None, 1))
-
-    def priors_given(self, outcomes: Sequence[float]) -> Priors:
-        """Return the priors.
-
-        Args:
-            outcomes: The first outcomes of the run, which determine the scales of some lists.
-        """
-        listed = candidates_of(self._models, outcomes)
-        models = (self._models,) if listed is None else listed.candidates
-        _check_models(self.detector, models)
-        weights = np.array([1.0] if listed is None else listed.weights)
-        return Priors(
-            [prior for model in models for prior in self._priors_of(model)],
-            np.array([[model.noise for model in models]] * self.num_outputs),
-            np.log(weights / weights.sum()),
-            0 if listed is None else listed.num_skipped,
-            models[0].input_transform,  # the same one for all entries of a list
-        )
-
-    @property
-    def has_one_prior(self) -> bool:
-        """Whether a segment needs only rows of those before it, and no weights of a list."""
-        return self.priors.num_skipped == 0 and self.priors.noise.shape[1] == 1
-
-    def stream(self) -> EvidenceStream:
-        """Return an empty stream, to which queries and outcomes are added one by one."""
-        return EvidenceStream(self)
-
-    def locate(self, x: Any, context: Any, query: int, is_checked: bool = False) -> Tensor:
-        """Return a query as the kernels see it: round (if the null drifts), context and point.
-
-        Args:
-            x: A point of the domain.
-            context: Its context, if there are contexts.
-            query: Its number.
-            is_checked: Whether ``x`` is known to be a point of the domain.
-        """
-        if not is_checked:
-            x = self.domain.check_point("x", x)
-        point = x.cpu()  # all arithmetic is on the host
-        if self.context_dim and context is None:
-            raise ValueError(
-                f"context is missing; each query needs a context of {self.context_dim} numbers."
-            )
-        if self.context_dim:
-            given = check_vector("context", context, length=self.context_dim)
-            point = torch.cat([given.cpu(), point])
-        elif context is not None:
-            raise ValueError(
-                f"context is {context!r}, but the detector was prepared without contexts. Pass "
-                "context_dim= where it is created."
-            )
-        if self.priors.transform is not None:
-            point = self.priors.transform.eval()(point[None])[0]
-        if self.detector.drift_rate is not None:
-            point = torch.cat([point.new_tensor([float(query)]), point])
-        return point
-
-    def _priors_of(self, model: BanditGPRecipe) -> list[SuffixPrior]:
-        """Return the priors of all outputs of one candidate."""
-        shape, m, rate = model.kernel.batch_shape, self.num_outputs, self.detector.drift_rate
-        if len(shape) and m > 1 and tuple(shape) != (m,):
-            raise ValueError(
-                f"the kernel has the batch shape {tuple(shape)}, but a query has {m} outcomes; the "
-                f"shape must be ({m},) or empty."
-            )
-        kernels = [model.kernel]
-        if len(shape):  # one output of several is the first one, the reward
-            kernels = [kernel_of_output(model.kernel, output) for output in range(m)]
-        if rate is not None:
-            kernels = [TimeDecayKernel(kernel, rate) for kernel in kernels]
-        if len(kernels) < m:  # outputs with one kernel share its matrices
-            kernels *= m
-        return [SuffixPrior(kernel, model.noise, model.prior_mean) for kernel in kernels]
-
-
 class Row(NamedTuple):
     """An outcome.
 
@@ -480,12 +368,17 @@ class Row(NamedTuple):
 
 
 class EvidenceStream:
-    """The bets of one stream of queries and outcomes; made by :meth:`EvidenceEngine.stream`.
+    """Gaussian processes on a domain, and their bets on one stream of queries and outcomes.
 
-    Queries are numbered from 1 over all segments, and outcomes may come in any order.
+    :meth:`EvidenceDetector.on` makes it, without queries. They are numbered from 1 over all
+    segments, and outcomes may come in any order.
 
     Args:
-        engine: The priors on a domain.
+        detector: The settings.
+        domain: The domain of the queries.
+        models: See :meth:`EvidenceDetector.on`, also for the errors.
+        num_outputs: ``m``, the number of outcomes of each query.
+        context_dim: The dimension of the contexts.
 
     Attributes:
         num_issued: The number of queries so far.
@@ -495,16 +388,74 @@ class EvidenceStream:
     _won: Array  # 2 x s: of each start the logarithm of its mass, and ln E_j
     _own: Array  # s x m x c: the logarithms of the densities that it gave to the outcomes
 
-    def __init__(self, engine: EvidenceEngine) -> None:
+    def __init__(
+        self,
+        detector: EvidenceDetector,
+        domain: Domain,
+        models: Models,
+        num_outputs: int = 1,
+        context_dim: int = 0,
+    ) -> None:
         """See the class."""
-        self._engine, self._detector, self._priors = engine, engine.detector, engine.priors
-        members = ROBUST_MEMBERS if engine.detector.robust else ROBUST_MEMBERS[:1]
+        self._detector, self._domain, self._models = detector, domain, models
+        self._num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
+        self._context_dim = check_integer("context_dim", context_dim, minimum=0)
+        if num_outputs > 1 and isinstance(models, DefaultCandidates):
+            raise ValueError(
+                f"the evidence uses {models!r}, but with constraints= each entry of the list "
+                "has one noise variance for reward and constraints, whose scales differ. Pass "
+                "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...]), or "
+                "outputs='reward' to test the reward alone."
+            )
+        self._priors = self._priors_given(())
+        self._dim = self._check_predictions()
+        members = ROBUST_MEMBERS if detector.robust else ROBUST_MEMBERS[:1]
         columns = [(c, math.log1p(-e), math.log(e) if e else -math.inf) for c, e in members]
         self._members = np.array(columns).T  # 3 x h
         self.num_issued, self._segment = 0, 1
         self._pending: dict[int, Tensor] = {}
         self._first: list[Row] = []  # outcomes that are not tested
         self._begin(1, [], self._priors.log_weights)
+
+    def _check_predictions(self) -> int:
+        """Return the number of columns that the kernels see, if they can predict on the domain."""
+        X, context = self._domain.sample(2, generator(0, 0, "detector check")), None
+        if self._context_dim:
+            context = torch.zeros(self._context_dim, dtype=DTYPE)
+        try:
+            points = torch.stack([self._locate(x, context, 1) for x in X])
+            outcomes = np.zeros((2, self._priors.noise.size))
+            Suffixes(self._priors.each, points.shape[-1]).observe(points, outcomes, [1, 1], ())
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"the evidence has models that cannot predict at points with {self._context_dim} "
+                f"context and {self._domain.dim} other dimensions ({error}). Their kernels must be "
+                "on the context and the point together."
+            ) from error
+        return points.shape[-1]
+
+    def _priors_given(self, outcomes: Sequence[float]) -> Priors:
+        """Return the priors.
+
+        Args:
+            outcomes: The first outcomes of the run, which determine the scales of some lists.
+        """
+        listed = candidates_of(self._models, outcomes)
+        models = (self._models,) if listed is None else listed.candidates
+        _check_models(self._detector, models)
+        weights = np.array([1.0] if listed is None else listed.weights)
+        return Priors(
+            [prior for model in models for prior in self._priors_of(model)],
+            np.array([[model.noise for model in models]] * self._num_outputs),
+            np.log(weights / weights.sum()),
+            0 if listed is None else listed.num_skipped,
+            models[0].input_transform,  # the same one for all entries of a list
+        )
+
+    @property
+    def has_one_prior(self) -> bool:
+        """Whether a segment needs only rows of those before it, and no weights of a list."""
+        return self._priors.num_skipped == 0 and self._priors.noise.shape[1] == 1
 
     def issue(self, x: Any, context: Any = None, is_checked: bool = False) -> int:
         """Record that a query is issued, which opens a start at it and may end some others.
@@ -517,7 +468,7 @@ class EvidenceStream:
         Returns:
             Its number, from 1 over all segments.
         """
-        located = self._engine.locate(x, context, self.num_issued + 1, is_checked)
+        located = self._locate(x, context, self.num_issued + 1, is_checked)
         self.num_issued += 1
         self._pending[self.num_issued] = located
         return self.num_issued
@@ -557,7 +508,7 @@ class EvidenceStream:
             self._first.append(row)
             if len(self._first) == self._priors.num_skipped:
                 self._weigh()
-                self._priors = self._engine.priors_given([first.y[0] for first in self._first])
+                self._priors = self._priors_given([first.y[0] for first in self._first])
                 kept = [first for first in self._first if first.query >= self._first_counted]
                 self._use(kept)
             return None
@@ -670,7 +621,7 @@ class EvidenceStream:
         self._own = np.zeros((len(self._starts), *shape))
         self._rows: list[Row] = []
         self._waiting: list[Row] = []  # outcomes that are told and not weighed
-        self._suffixes = Suffixes(self._priors.each, self._engine.dim)
+        self._suffixes = Suffixes(self._priors.each, self._dim)
         for i in range(0, len(rows), AT_ONCE):
             self._predict(rows[i : i + AT_ONCE], self._starts)
         self._num_kept = len(rows)
@@ -766,9 +717,56 @@ class EvidenceStream:
             ]
         )
 
+    def _locate(self, x: Any, context: Any, query: int, is_checked: bool = False) -> Tensor:
+        """Return a query as the kernels see it: round (if the null drifts), context and point.
+
+        Args:
+            x: A point of the domain.
+            context: Its context, if there are contexts.
+            query: Its number.
+            is_checked: Whether ``x`` is known to be a point of the domain.
+        """
+        if not is_checked:
+            x = self._domain.check_point("x", x)
+        point = x.cpu()  # all arithmetic is on the host
+        if self._context_dim and context is None:
+            raise ValueError(
+                f"context is missing; each query needs a context of {self._context_dim} numbers."
+            )
+        if self._context_dim:
+            given = check_vector("context", context, length=self._context_dim)
+            point = torch.cat([given.cpu(), point])
+        elif context is not None:
+            raise ValueError(
+                f"context is {context!r}, but the detector was prepared without contexts. Pass "
+                "context_dim= where it is created."
+            )
+        if self._priors.transform is not None:
+            point = self._priors.transform.eval()(point[None])[0]
+        if self._detector.drift_rate is not None:
+            point = torch.cat([point.new_tensor([float(query)]), point])
+        return point
+
+    def _priors_of(self, model: BanditGPRecipe) -> list[SuffixPrior]:
+        """Return the priors of all outputs of one candidate."""
+        shape, m, rate = model.kernel.batch_shape, self._num_outputs, self._detector.drift_rate
+        if len(shape) and m > 1 and tuple(shape) != (m,):
+            raise ValueError(
+                f"the kernel has the batch shape {tuple(shape)}, but a query has {m} outcomes; the "
+                f"shape must be ({m},) or empty."
+            )
+        kernels = [model.kernel]
+        if len(shape):  # one output of several is the first one, the reward
+            kernels = [kernel_of_output(model.kernel, output) for output in range(m)]
+        if rate is not None:
+            kernels = [TimeDecayKernel(kernel, rate) for kernel in kernels]
+        if len(kernels) < m:  # outputs with one kernel share its matrices
+            kernels *= m
+        return [SuffixPrior(kernel, model.noise, model.prior_mean) for kernel in kernels]
+
     def _checked(self, y: float | Sequence[float] | Tensor) -> Array:
         values = y if np.ndim(y) else [y]
-        return np.array(check_observed("y", values, self._engine.num_outputs))
+        return np.array(check_observed("y", values, self._num_outputs))
 
 
 def _check_models(detector: EvidenceDetector, models: Sequence[Any]) -> None:

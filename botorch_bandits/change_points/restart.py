@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
-    EvidenceEngine,
+    EvidenceStream,
     candidates_of,
 )
 from botorch_bandits.change_points.half_samples import ChangePointDetector
@@ -279,8 +279,8 @@ class EvidenceRestart(Restart, EvidenceDetector):
 
     def on(
         self, domain: Domain, models: Any, num_outputs: int = 1, context_dim: int = 0
-    ) -> EvidenceEngine:
-        """Prepare the detector for a loop.
+    ) -> EvidenceStream:
+        """Return an empty stream for a loop.
 
         Args:
             domain: The domain of the points.
@@ -293,7 +293,7 @@ class EvidenceRestart(Restart, EvidenceDetector):
             ValueError: See :meth:`.EvidenceDetector.on`.
         """
         num_outputs = 1 if self.outputs == "reward" else num_outputs
-        return EvidenceEngine(self, domain, self.candidates or models, num_outputs, context_dim)
+        return EvidenceStream(self, domain, self.candidates or models, num_outputs, context_dim)
 
     def describe_level(self, model: Any) -> str:
         """Return what is claimed about false alarms, in one sentence.

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.model import Model
@@ -35,7 +34,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import select_output
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.change_points import DetectorEngine, EvidenceEngine, Reset
+from botorch_bandits.change_points import DetectorEngine, Reset
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.ingredients import output_rules
@@ -48,7 +47,6 @@ from botorch_bandits.constraints import (
     warn_if_noisy,
 )
 from botorch_bandits.constraints.rules import WAY_ON
-from botorch_bandits.core.suffixes import Suffixes
 from botorch_bandits.domains import Domain
 from botorch_bandits.history import Event, History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
@@ -208,10 +206,8 @@ class Evidence(Tests):
             self._offset = 0.0 if settings.recipe is None else settings.recipe.prior_mean
         num_outputs = 1 if rule is None else 1 + rule.num_constraints
         given = settings.domain, settings.model, num_outputs, settings.context_dim
-        evidence = tests.on(*given)
-        _check_evidence(evidence)
-        self._stream = evidence.stream()
-        self.can_skip = evidence.has_one_prior
+        self._stream = tests.on(*given)
+        self.can_skip = self._stream.has_one_prior
 
     def asked(self, query: Query) -> None:
         self._stream.issue(query.x, query.context, is_checked=True)
@@ -720,23 +716,6 @@ class Multipliers(Aspect):
         self.updates.append(
             MultiplierUpdate(self.num_rounds, len(self.updates) + 1, tuple(self.values.tolist()))
         )
-
-
-def _check_evidence(engine: EvidenceEngine) -> None:
-    """Raise an error if the models cannot predict on the domain, before anything is recorded."""
-    X = engine.domain.sample(2, generator(0, 0, "detector check"))
-    context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
-    try:
-        suffixes = Suffixes(engine.priors.each, engine.dim)
-        for x in X:
-            located = engine.locate(x, context, 1)
-            suffixes.observe(located[None], np.zeros((1, engine.priors.noise.size)), [1], ())
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"restart= has models that cannot predict at points with {engine.context_dim} context "
-            f"and {engine.domain.dim} other dimensions ({error}). Their kernels must be on the "
-            "context and the point together."
-        ) from error
 
 
 def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context_dim: int) -> None:

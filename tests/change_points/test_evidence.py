@@ -31,11 +31,6 @@ ONE = ((1.0, 0.0),)
 MEMBERS = (*ONE, *itertools.product((1.0, 1.5, 2.25, 3.4), (0.001, 0.01, 0.05)))
 
 
-def play(engine, played=PLAYED, outcomes=OUTCOMES):
-    stream = engine.stream()
-    return [stream.observe(POINTS[i], y) for i, y in zip(played, outcomes, strict=True)]
-
-
 def drifting(inner):
     """A kernel behind the round, which is in the first column."""
     return lambda X, Z: (
@@ -209,8 +204,8 @@ CASES = {
 def test_the_statistic_is_its_formula(name, domain):
     """With delays, lost outcomes, starts that are dropped, and a segment that keeps rows."""
     options, models, m, context_dim, literal = CASES[name]
-    engine = EvidenceDetector(**options).on(domain, models, m, context_dim)
-    stream, expected, random = engine.stream(), literal(), np.random.default_rng(len(name))
+    stream = EvidenceDetector(**options).on(domain, models, m, context_dim)
+    expected, random = literal(), np.random.default_rng(len(name))
     waiting, drift = [], "drift_rate" in options
     for n in range(1, 25):
         arm, z = int(random.integers(5)), float(random.integers(3))
@@ -253,7 +248,7 @@ def test_outputs_have_kernels_of_their_own():
     kernel = RBFKernel(batch_shape=torch.Size([2])).double()
     kernel.lengthscale = double([[[0.3]], [[1.7]]])
     model = BanditGP.with_kernel(kernel, noise=0.01)
-    stream = EvidenceDetector(robust=False).on(BOX, model, num_outputs=2).stream()
+    stream = EvidenceDetector(robust=False).on(BOX, model, num_outputs=2)
     test = [stream.observe(POINTS[i], [y, -y]) for i, y in zip(PLAYED, OUTCOMES, strict=True)][-1]
     expected = Literal([[dense.squared_exponential(s) for s in (0.3, 1.7)]], [0.01])
     for i, y in zip(PLAYED, OUTCOMES, strict=True):
@@ -264,17 +259,17 @@ def test_outputs_have_kernels_of_their_own():
 # --- the level -----------------------------------------------------------------------------------
 
 
-def calm_tests(engine, kernel, noise, num_rounds, random, signs=False, f=None):
+def calm_tests(detector, models, kernel, noise, num_rounds, random, signs=False, f=None):
     """Tests of a draw from a prior or of ``f``; queries depend on outcomes, as a policy's do."""
     root = np.linalg.cholesky(kernel(POINTS.numpy(), POINTS.numpy()) + 1e-12 * np.eye(5))
     f = root @ random.standard_normal(5) if f is None else f
-    stream, arm = engine.stream(), 0
+    stream, arm = detector.on(ARMS, models), 0
     for _ in range(num_rounds):
         z = random.choice([-1.0, 1.0]) if signs else random.standard_normal()
         y = f[arm] + math.sqrt(noise) * z
         yield stream.observe(POINTS[arm], y)
-        if engine.detector.drift_rate is not None:
-            rate = engine.detector.drift_rate
+        if detector.drift_rate is not None:
+            rate = detector.drift_rate
             f = math.sqrt(1.0 - rate) * f + math.sqrt(rate) * (root @ random.standard_normal(5))
         arm = (arm + 1 + (y > 0.0)) % 5
 
@@ -294,7 +289,7 @@ def test_false_alarms_keep_the_level(name):
     """60 runs; a lower bound of the rate at confidence .99 is at most the level."""
     options, models, scale, noise = LEVELS[name]
     detector = EvidenceDetector(alpha=0.8, change_scale=5.0, **options)
-    engine, random = detector.on(ARMS, models), np.random.default_rng(1)
+    random = np.random.default_rng(1)
     f = None
     if name == "ball":  # one function of the largest norm, and noise that is not Gaussian
         column = dense.matern52()(POINTS.numpy(), POINTS.numpy())[:, 3]
@@ -302,7 +297,9 @@ def test_false_alarms_keep_the_level(name):
     alarms = 0
     for _ in range(60):
         given = {"signs": f is not None, "f": f}
-        tests = list(calm_tests(engine, dense.matern52(scale), noise, 28, random, **given))
+        tests = list(
+            calm_tests(detector, models, dense.matern52(scale), noise, 28, random, **given)
+        )
         alarms += any(test.detected for test in tests)
     lower, _ = binomial_interval(alarms, 60, confidence=0.99)
     assert lower <= detector.level(1)
@@ -312,7 +309,7 @@ def test_false_alarms_keep_the_level(name):
 
 
 def test_the_number_of_starts_grows_with_the_logarithm():
-    stream, found = EvidenceDetector().on(ARMS, PRIOR).stream(), {}
+    stream, found = EvidenceDetector().on(ARMS, PRIOR), {}
     for n in range(1, 1026):
         stream.issue(POINTS[0])
         if n - 1 in (64, 256, 1024):
@@ -366,12 +363,12 @@ def test_models_are_checked():
         (
             ValueError,
             "context is missing",
-            lambda: EvidenceDetector().on(ARMS, PRIOR, context_dim=1).stream().issue([0.5]),
+            lambda: EvidenceDetector().on(ARMS, PRIOR, context_dim=1).issue([0.5]),
         ),
         (
             ValueError,
             "Pass context_dim=",
-            lambda: EvidenceDetector().on(ARMS, PRIOR).stream().issue([0.5], [0.0]),
+            lambda: EvidenceDetector().on(ARMS, PRIOR).issue([0.5], [0.0]),
         ),
     ]:
         with pytest.raises(error, match=message):
@@ -379,7 +376,7 @@ def test_models_are_checked():
 
 
 def test_outcomes_are_checked_before_anything_changes():
-    stream = EvidenceDetector().on(ARMS, PRIOR).stream()
+    stream = EvidenceDetector().on(ARMS, PRIOR)
     query = stream.issue(POINTS[0])
     with pytest.raises(ValueError, match="finite"):
         stream.tell(query, math.inf)

@@ -59,7 +59,7 @@ def batch_kernel():
 def test_tests_are_those_of_a_stream_that_sees_the_rewards(surrogate):
     loop = constrained(EvidenceRestart(outputs="reward"), surrogate=surrogate)
     play(loop, 30, reward_changes=15)
-    assert_tests_as(EvidenceDetector().on(GRID, PRIOR).stream(), loop)
+    assert_tests_as(EvidenceDetector().on(GRID, PRIOR), loop)
     (reset,) = loop.resets
     assert reset.quantity == "reward"
     assert 16 <= reset.after_round <= 20
@@ -81,7 +81,7 @@ def test_prior_with_a_kernel_for_each_output():
     loop = constrained(EvidenceRestart(outputs="reward"), model, "separate")
     play(loop, 24, reward_changes=15)
     (reset,) = loop.resets
-    stream = EvidenceDetector().on(GRID, PRIOR).stream()
+    stream = EvidenceDetector().on(GRID, PRIOR)
     for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
         test = stream.observe(query.x, outcome.reward)
         if test.detected:

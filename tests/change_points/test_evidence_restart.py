@@ -90,7 +90,7 @@ def test_a_loop_tests_as_the_detector_alone_does(form, domain, tmp_path):
     settings = dict(FORMS[form])
     models, keep = settings.pop("candidates", None), settings.pop("keep", "since_change")
     detector = EvidenceDetector(**settings)
-    assert_tests_as(detector.on(domain, models or PRIOR).stream(), loop, keep)
+    assert_tests_as(detector.on(domain, models or PRIOR), loop, keep)
     loop.close()
     changed = EvidenceRestart(**{**FORMS[form], "alpha": 0.002})
     with pytest.raises(ValueError, match=r"restart.alpha: was"):
@@ -146,7 +146,7 @@ def test_outcomes_that_chose_the_list_are_not_tested():
     loop = BanditLoop(GRID, listed, acquisition, restart=EvidenceRestart(robust=False), seed=0)
     play(loop, 30, change=15)
     assert loop.resets[0].after_round in range(16, 20)
-    stream = EvidenceDetector(robust=False).on(GRID, listed).stream()
+    stream = EvidenceDetector(robust=False).on(GRID, listed)
     assert_tests_as(stream, loop, num_skipped=6)
     text = str(loop.guarantee())
     assert "given the first 6 outcomes, which are not tested, before a change" in text

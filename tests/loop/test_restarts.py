@@ -260,7 +260,7 @@ def test_change_tests_look_across_epochs(domain: Any, delay: int) -> None:
 def test_evidence_looks_across_epochs(keep: str) -> None:
     restart = EvidenceRestart(keep=keep)
     loop = build(restart, model=BanditGP.with_kernel(RBFKernel(), 0.05, lengthscale=0.3), **FRESH)
-    other: Any = restart.on(ARMS, loop.settings.model, num_outputs=2).stream()
+    other: Any = restart.on(ARMS, loop.settings.model, num_outputs=2)
     number = 0
     for t in range(60):
         query = loop.ask()
