@@ -115,6 +115,7 @@ class Chooser:
         self._minimizes, self._is_random = not settings.maximize, settings.is_random
         self._has_time = settings.drift_rate is not None
         self._given, self._settings = settings, settings_in_epoch(settings)
+        self._models_differ = bool(settings.models_of_epochs)
         settings = self._settings
         self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
@@ -138,8 +139,7 @@ class Chooser:
             self._censors = Censors(settings, history, self._moments)
             self._aspects.append(self._censors)
         self._begun_round, self._segment = 0, (-1, 0, False)
-        self._arms: ArmsEngine | None = None
-        self._models: ModelEngine
+        self._built: tuple[ArmsEngine | ModelEngine, ModelEngine]
         for entry in history.in_order():
             self.hear(entry)
 
@@ -156,12 +156,12 @@ class Chooser:
         is_penalized = multipliers is not None and multipliers.is_penalized
         return self.first, multipliers.num_epochs if multipliers and is_penalized else 0
 
-    def _engines(self) -> tuple[ArmsEngine | None, ModelEngine]:
-        """Return what plays arms without a model, if anything does, and what builds models.
+    def _engines(self) -> tuple[ArmsEngine | ModelEngine, ModelEngine]:
+        """Return what plays, which may be arms without a model, and what builds models.
 
         Both are built anew if a segment, an epoch with its own model, or weighting has begun.
         """
-        differ, multipliers = bool(self._given.models_of_epochs), self.multipliers
+        differ, multipliers = self._models_differ, self.multipliers
         epoch = multipliers.num_epochs if multipliers is not None and differ else 0
         segment = self.first, epoch, self._history.num_weighted > 0
         if segment != self._segment:
@@ -169,17 +169,12 @@ class Chooser:
             if differ and multipliers is not None:
                 self._settings = settings_in_epoch(self._given, multipliers.epoch)
                 self._priors = ()
-            self._arms, self._models = self._new_arms(), ModelEngine(self._settings)
-        return self._arms, self._models
-
-    @property
-    def _engine(self) -> ArmsEngine | ModelEngine:
-        """What plays."""
-        arms, models = self._engines()
-        return models if arms is None else arms
+            arms, models = self._new_arms(), ModelEngine(self._settings)
+            self._built = models if arms is None else arms, models
+        return self._built
 
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
-        return self._engine.moments(view, ids)
+        return self._engines()[0].moments(view, ids)
 
     def _all(self, now: float, context: Tensor | None = None) -> View:
         """Return the view of the next round before any feature changes it."""
@@ -245,7 +240,7 @@ class Chooser:
             now: The time in seconds.
             limits: The restriction of the round; None for the whole domain.
         """
-        if round_number != self._begun_round:
+        if self._aspects and round_number != self._begun_round:
             self._begin_round(round_number)
         if self._watch is not None:
             self._watch.look(partial(self._smallest_bounds, now))
@@ -269,7 +264,7 @@ class Chooser:
         if repeats and (again := next_play(view)) is not None:
             return again
         view = view if self._censors is None else self._censors.see(view)
-        x, diagnostics, ratio = self._engine.choose(view, limits, repeats)
+        x, diagnostics, ratio = self._engines()[0].choose(view, limits, repeats)
         if view.widening is not None:
             diagnostics = {**diagnostics, **view.widening.counts}
         if repeats:
@@ -281,7 +276,7 @@ class Chooser:
         if self.has_no_data(view) or view.recipe is None:
             return {}
         view = view if self._censors is None else self._censors.see(view)
-        described = self._engine.describe(x, view)
+        described = self._engines()[0].describe(x, view)
         return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
 
     def check_outcome(self, outcome: Outcome) -> None:
@@ -306,7 +301,7 @@ class Chooser:
             entry: A query, outcome or failure; a retraction changes what was processed before.
         """
         if entry.state == Query.state:
-            if entry.round_number != self._begun_round:  # not chosen here
+            if self._aspects and entry.round_number != self._begun_round:  # not chosen here
                 self._begin_round(entry.round_number)
             for aspect in self._aspects:
                 aspect.asked(entry)
@@ -334,7 +329,7 @@ class Chooser:
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the hyperparameters of the last refit and its rows; None if there was none."""
-        fit = self._engine.latest_fit()
+        fit = self._engines()[0].latest_fit()
         if fit is None:
             return None
         segment, epoch = self._place
@@ -349,7 +344,7 @@ class Chooser:
         if self._censors is not None or fit == self.latest_fit():
             return
         if (fit["segment"], fit["epoch"]) == self._place:
-            self._engine.restore_fit(fit, self.arrived(0.0))
+            self._engines()[0].restore_fit(fit, self.arrived(0.0))
 
     def delta_now(self, default: float) -> float:
         """Return the failure probability of what is played now, or the default if it has none."""
@@ -369,7 +364,10 @@ class Chooser:
             return False
         settings = self._settings
         has_prior = settings.recipe is not None or settings.forgetting is None
-        return not ((settings.priors and has_prior) or self._engines()[0])
+        if settings.priors and has_prior:
+            return False
+        engine, models = self._engines()
+        return engine is models
 
     def feedback_view(self, now: float) -> CensoredView | None:
         """Return what censored feedback sees of the queries so far; None without it.
@@ -745,8 +743,8 @@ class ArmsEngine:
         return mean.cpu(), variance.cpu()
 
     def _moments_of(self, player: Player, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
-        index, front, _ = self._columns(ids, view)
-        mean, variance = player.posterior.moments_at(index, front)  # G x m x k, G x k
+        rows = self._at(ids, view)
+        mean, variance = player.posterior.moments_at(rows.index, rows.front)  # G x m x k, G x k
         groups = list(player.group_of_output)
         mean = mean[groups, range(len(groups))]  # m x k
         return mean.mT, variance[groups].clamp_min(0.0).mT
@@ -773,31 +771,31 @@ class ArmsEngine:
                 total = widening.sums(variance + (posterior.lam[0] if is_predictive else 0.0))[0]
             width = widening.rule(rule.rule, total, view.local_round, draws)
             rule = replace(rule, rule=width, predictive=is_predictive)
-        pending = None
-        if len(view.pending):
-            none = view.Y.new_zeros(len(view.pending), self.player.posterior.mean.shape[1])
-            pending = self._at(view.pending, none, view.Y.new_ones(len(none)), view)
+        pending = self._at(view.pending, view) if len(view.pending) else None
         return self.player.look(view.local_round, rows, front, pending, view.round_number, rule)
 
     def _rows(self, view: View) -> Rows:
         if view.fading is not None:
             view = view.faded()
-        noise = view.Y.new_ones(len(view.ids)) if view.weight is None else 1.0 / view.weight
-        return self._at(view.ids, view.Y, noise, view)
+        noise = None if view.weight is None else 1.0 / view.weight
+        return self._at(view.ids, view, view.Y, noise)
 
-    def _at(self, ids: Tensor, Y: Tensor, noise: Tensor, view: View) -> Rows:
-        index, front, place = self._columns(ids, view)
-        if self._device.type != "cpu":
-            Y, noise, ids = (each.to(self._device) for each in (Y, noise, ids))
-        return Rows(index, Y, noise, front, place, ids)
-
-    def _columns(self, ids: Tensor, view: View) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the arms, fronts and places of queries, ``k`` rows each."""
-        index = place = self._arms.values[ids].to(self._device)
-        if self.player.numbers_by_row:
-            place = self._places.values[ids - view.first].to(self._device)
+    def _at(
+        self, ids: Tensor, view: View, Y: Tensor | None = None, noise: Tensor | None = None
+    ) -> Rows:
+        """Return queries as rows; without outcomes, these are 0, and the noise that of one."""
+        if Y is None:
+            Y = view.Y.new_zeros(len(ids), self.player.posterior.mean.shape[1])
+        if noise is None:
+            noise = view.Y.new_ones(len(ids))
         front = view.inputs(ids)[:, : self._num_front] if self._num_front else None
-        return index, front, place
+        index = place = self._arms.values[ids]
+        if self.player.numbers_by_row:
+            place = self._places.values[ids - view.first]
+        if self._device.type != "cpu":
+            on_device = (each.to(self._device) for each in (index, Y, noise, place, ids))
+            index, Y, noise, place, ids = on_device
+        return Rows(index, Y, noise, front, place, ids)
 
     def _catch_up(self, view: View) -> None:
         """Read the queries since the last look."""

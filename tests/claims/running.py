@@ -761,9 +761,10 @@ class _LoopRun(_AnyRun):
 
     def stream_of_all_arms(self) -> ArmsEngine | None:
         """Return what knows the posterior of every input, if there is such a stream."""
-        stream = self.loop._chooser._arms
-        is_plain = stream is not None and not stream.player.posterior.prior.num_front
-        return stream if is_plain else None
+        stream, _ = self.loop._chooser._engines()
+        if not isinstance(stream, ArmsEngine):
+            return None
+        return None if stream.player.posterior.prior.num_front else stream
 
     def first_id(self, t: int) -> int:
         """Return the id of the first query that is waited for in a round."""

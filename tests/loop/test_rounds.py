@@ -474,7 +474,7 @@ def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) ->
         setting.tell(loop)
         setting.ask(loop)
         view = loop._chooser.view(0.0)
-        seen = loop._chooser._arms._look(view)  # type: ignore[union-attr]
+        seen = loop._chooser._engines()[0]._look(view)  # type: ignore[union-attr]
         drawn, means = seen.prepared.drawn, seen.prepared.means
         multipliers = torch.tensor(loop.multipliers, dtype=torch.float64)
         assert torch.allclose(seen.scores, drawn[0] - multipliers @ drawn[1:], rtol=0.0, atol=1e-12)
@@ -502,5 +502,6 @@ def test_draws_of_outputs_with_the_same_kernel_are_independent(feedback: str) ->
 def test_what_needs_a_model_builds_one(options: dict[str, Any]) -> None:
     loop = Setting(contexts=1).loop(**options)
     loop.ask(context=[0.5])
-    assert loop._chooser._arms is None
+    engine, models = loop._chooser._engines()
+    assert engine is models
     assert math.isfinite(float(loop.ask(context=[0.5]).x))
