@@ -828,7 +828,7 @@ class _LoopRun(_AnyRun):
         acquisition = chooser._played.build(
             self.loop.current_model(),
             self.world.domain,
-            round_number=chooser.local_round - 1,  # the query is among them
+            round_number=self.view_of_round().local_round,
         )
         with torch.no_grad():
             return half_of(*acquisition.bounds(self.world.inputs))
