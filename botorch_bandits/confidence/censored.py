@@ -310,6 +310,7 @@ NOT_COVERED = (
 
 
 def _no_gaps(facts: Facts) -> Iterable[str]:
+    """Return no reasons."""
     return ()
 
 
