@@ -310,7 +310,11 @@ NOT_COVERED = (
 
 
 def _no_gaps(facts: Facts) -> Iterable[str]:
-    """Return no reasons."""
+    """Return no reasons.
+
+    Args:
+        facts: The facts of the use.
+    """
     return ()
 
 
