@@ -76,7 +76,7 @@ from botorch_bandits.loop.settings import (
     settings_in_epoch,
 )
 from botorch_bandits.loop.view import Aspect, CensoredView, Censors, Feedback, View
-from botorch_bandits.models import CandidatesModel, condition
+from botorch_bandits.models import CandidatesModel, condition, winsorized
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.reading import (
     moments_of_outputs,
@@ -264,6 +264,8 @@ class Chooser:
         if repeats and (again := next_play(view)) is not None:
             return again
         view = view if self._censors is None else self._censors.see(view)
+        if settings.raises_low_outcomes:
+            view = replace(view, Y=winsorized(view.Y))
         x, diagnostics, ratio = self._engines()[0].choose(view, limits, repeats)
         if view.widening is not None:
             diagnostics = {**diagnostics, **view.widening.counts}
@@ -1063,8 +1065,7 @@ class ModelEngine:
         )
 
     def _call_factory(self, first: int, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
-        make = self._settings.model_in_use
-        assert make is not None
+        make: Any = self._settings.model
         # a fit by a user's function may draw from the global generator
         with seeded_globally(derive_seed(self._settings.seed, first + len(X), "model")):
             return make(X, Y, *weights)

@@ -614,10 +614,9 @@ def _check_rows(settings: LoopSettings, model: Model, view: View) -> ModelCheck:
         )
     X, weights = view.inputs(view.ids), view.weight  # n x (context_dim + d)
     Y = view.Y[:, :1].to(X.device)
-    is_learned = settings.learned is not None
-    if settings.drift_rate is not None or (is_learned and len(repeats) == len(Y)):
-        return check_model(model, weights=repeats)  # own rows: with times, or bad outcomes raised
-    if weights is not None and is_learned:
+    if settings.drift_rate is not None:
+        return check_model(model, weights=repeats)  # its rows, with their times
+    if weights is not None and settings.learned is not None:
         weights = weights * (repeats.sum() / weights.sum())  # only ratios of counts matter there
     check = check_model(model, X, Y, weights)
     if view.fading is not None:

@@ -515,19 +515,17 @@ class LoopSettings:
         return replace(self, model=model, constraints=rule.of_one_model())
 
     @property
-    def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
-        """The recipe with which models are built.
+    def raises_low_outcomes(self) -> bool:
+        """Whether points are chosen with low outcomes raised; see :func:`.winsorized`.
 
-        This is ``model``. However, if the default model serves the default search for the best
-        point, and only one function is to be learned, it sees rewards whose low tail is raised.
+        They are if the default model serves the default search for the best point, and only one
+        function is to be learned. What a loop reports is always based on the outcomes as observed.
         """
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
         # a subclass may treat outcomes differently; censored ones have another acquisition
-        if is_search and is_plain and type(self.model) is FittedSingleTaskGP:
-            return self.model.on_winsorized
-        return self.model
+        return is_search and is_plain and type(self.model) is FittedSingleTaskGP
 
     @property
     def noise_and_range(self) -> tuple[float | None, float | None]:

@@ -213,21 +213,6 @@ class FittedSingleTaskGP:
             return ModelListGP(*(self._fit(X, y, weights) for y in Y.split(1, dim=-1)))
         return self._fit(X, Y, weights)
 
-    def on_winsorized(
-        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
-    ) -> LearnedGP | ModelListGP:
-        """Build the model and fit it to :func:`winsorized` outcomes, if only large outcomes matter.
-
-        Args:
-            X: ``n x d`` inputs.
-            Y: ``n x m`` observed outcomes; they are not changed.
-            weights: ``n`` positive numbers, in the ratio of the precision of the rows.
-
-        Returns:
-            The same as a call.
-        """
-        return self(X, winsorized(Y), *(() if weights is None else (weights,)))
-
     def _fit(self, X: Tensor, y: Tensor, weights: Tensor | None) -> LearnedGP:
         model = self._build(X, y, weights)
         try:

@@ -28,6 +28,7 @@ from botorch_bandits import (
     SlidingWindow,
     Space,
 )
+from botorch_bandits.confidence import check_model
 from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
@@ -139,23 +140,30 @@ def means(model: Any, X: Tensor) -> Tensor:
     return mean
 
 
-def test_the_model_of_the_default_sees_very_low_rewards_raised() -> None:
+def test_the_default_chooses_with_very_low_rewards_raised_and_reports_what_was_observed() -> None:
     loop, X, Y = with_one_bad_reward()
-    expected = FittedSingleTaskGP.for_domain(box())(X, winsorized(Y))
+    build = FittedSingleTaskGP.for_domain(box())
+    assert float(Y.min()) < -9e5 < -1e3 < float(winsorized(Y).min())
+    before = loop.recommend()
+    query = loop.ask()
+    chosen_with = LogExpectedImprovement(build(X, winsorized(Y)), X_observed=X, augmented=True)
+    value = chosen_with(query.x.reshape(1, -1))
+    assert query.diagnostics["acquisition_value"] == pytest.approx(float(value), rel=1e-9)
+    # reports are of the model of the rewards as they were observed
+    expected = build(X, Y)
     assert torch.equal(means(loop.current_model(), X), means(expected, X))
-    assert float(winsorized(Y).min()) > -1e3
-    # what was told stays, and so do the settings of storages
-    assert float(Y.min()) < -9e5
+    recommended = loop.recommend()
+    assert torch.equal(recommended.x, before.x)
+    at = expected.posterior(recommended.x.reshape(1, -1))
+    assert recommended.mean == pytest.approx(at.mean.item(), rel=1e-9)
+    assert torch.equal(loop.check_model().one_step, check_model(expected).one_step)
     assert loop.settings.model is not None
     assert fingerprint({"model": loop.settings.model}) == fingerprint(
         {"model": FittedSingleTaskGP.for_domain(box())}
     )
-    given = make(
-        model=FittedSingleTaskGP.for_domain(box()),
-        acquisition=LogExpectedImprovement.with_options(augmented=True),
-    )
+    given = make(model=build, acquisition=LogExpectedImprovement.with_options(augmented=True))
     rebuilt(given, loop.history)
-    assert torch.equal(means(given.current_model(), X), means(expected, X))
+    assert torch.equal(given.ask().x, loop.ask().x)
 
 
 class OwnFitted(FittedSingleTaskGP):
@@ -176,10 +184,9 @@ class OwnFitted(FittedSingleTaskGP):
     ],
     ids=lambda options: str(*options),
 )
-def test_all_others_see_rewards_as_they_were_told(options: dict[str, Any]) -> None:
-    loop, X, Y = with_one_bad_reward(**options)
-    expected = FittedSingleTaskGP.for_domain(box())(X, Y[:, :1])
-    assert torch.equal(means(loop.current_model(), X)[:, :1], means(expected, X))
+def test_all_others_choose_with_rewards_as_they_were_told(options: dict[str, Any]) -> None:
+    loop, _, _ = with_one_bad_reward(**options)
+    assert not loop.settings.raises_low_outcomes
 
 
 # --- where it is played ---------------------------------------------------------------------------

@@ -119,12 +119,9 @@ def test_each_column_has_a_fence_of_its_own() -> None:
     assert torch.equal(both[:, 1:], winsorized(-SKEWED))
 
 
-def test_a_model_of_raised_outcomes_is_that_of_these_outcomes() -> None:
+def test_a_model_of_raised_outcomes_distinguishes_points_near_the_best() -> None:
     outcomes = Y.clone()
     outcomes[3] = -1e7
     build = FittedSingleTaskGP(BOUNDS)
-    found, expected = build.on_winsorized(X, outcomes), build(X, winsorized(outcomes))
-    assert torch.equal(found.posterior(POINTS).mean, expected.posterior(POINTS).mean)
-    # and it tells apart what is near the best, which one bad outcome would hide
-    deviation = found.posterior(POINTS).variance.sqrt()
+    deviation = build(X, winsorized(outcomes)).posterior(POINTS).variance.sqrt()
     assert float(deviation.max()) < 1e3 < float(build(X, outcomes).posterior(POINTS).stddev.max())
