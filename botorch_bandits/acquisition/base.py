@@ -426,13 +426,17 @@ class BanditAcquisition(AcquisitionFunction):
         return ()
 
     @property
-    def value_scale(self) -> ValueScale | None:
-        """The unit and the origin of the values; None if they are unknown.
-
-        It decides ties on arms. Values in outcome units are measured in prior standard deviations
-        from the prior mean.
-        """
+    def outcome_scale(self) -> ValueScale | None:
+        """The prior standard deviation and the prior mean, in outcome units; None if unknown."""
         return None if self._summary is None else scale_in_outcomes(self._summary, self._sign)
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """The unit and the origin of the values, which decide ties; None if they are unknown.
+
+        Values in outcome units are measured in prior standard deviations from the prior mean.
+        """
+        return self.outcome_scale
 
     @property
     def _sign(self) -> float:

@@ -8,7 +8,8 @@ with the largest ``L`` is within
 
 of the best one, and this number is the certificate. If they also hold in all rounds at once, it
 remains valid when the loop is stopped because of it, as in the elimination rules of best-arm
-identification. Otherwise the point with the largest posterior mean is recommended, with the reason
+identification. Otherwise the point with the largest posterior mean is recommended (where
+hyperparameters are fitted, a point that was not played has to be clearly ahead), with the reason
 why there is no certificate.
 """
 
@@ -30,13 +31,14 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import BanditAcquisition, Bounds, moments_at
 from botorch_bandits.checks import check_one_of, counted, level_of_users_line
 from botorch_bandits.confidence import EvidenceTable, Guarantee, ModelCheck, check_model
-from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest, value_scale_of
+from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction, point_text
 from botorch_bandits.loop.aspects import NOTHING_DECIDED, Decided
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.settings import LoopSettings, model_of, recorded_restriction
 from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
+from botorch_bandits.models.reading import submodels
 from botorch_bandits.progress import progress_bar
 from botorch_bandits.random_streams import derive_seed
 
@@ -51,6 +53,12 @@ WEIGHT_OF_VIOLATION = 10.0
 
 EXCLUDES = 1e30
 """The weight of violations that leaves a point out if another one meets the constraints."""
+
+DOUBT = 2.0
+"""How many posterior standard deviations a point that was not played must be ahead of those played.
+
+With the hyperparameters right, the probability that it is not better is at most 2.3%.
+"""
 
 NOT_MET = "no point is known to meet all constraints; the point that comes closest is recommended"
 """Why there is no certificate if every upper bound of some constraint is positive."""
@@ -263,17 +271,7 @@ def recommendation_now(
     is_penalized = rule is not None and rule.surrogate != "separate"
     arrived = chooser.arrived(now, context)
     front = arrived.front
-    played = [history.query(i) for i in arrived.ids.tolist()]
-    only_played = among == "played"
-    if is_penalized and not played:
-        # the surrogate of penalized rewards starts over and has not seen an outcome yet
-        played = [history.query(outcome.query_id) for outcome in history.outcomes]
-        only_played = only_played or bool(played)
-    if only_played and not played:
-        raise RuntimeError(
-            "no outcome has arrived, so no point was played. Tell an outcome with "
-            "loop.tell(query.id, reward), or recommend among all points."
-        )
+    played, only_played = _played(arrived, among == "played", is_penalized)
     names = ("mean",) if reasons else ("lower", "upper")
     ends = [EndOfBounds(acquisition, chooser.model(now), name, settings) for name in names]
     seed = partial(derive_seed, settings.seed, history.num_queries)
@@ -287,7 +285,11 @@ def recommendation_now(
         points, num_played = torch.cat([at_played, points]), len(at_played)
     known = ends[0].look(points)
     candidates = slice(num_played) if only_played else slice(None)
-    place = ends[0].choose(known.at(candidates))
+    judged = known
+    if reasons and settings.fits:
+        model = None if settings.learned is None else chooser.model(now)
+        judged = _in_doubt(known, points, num_played, model, ends[0].maximizes)
+    place = ends[0].choose(judged.at(candidates))
     x, here = points[place, -settings.domain.dim :].clone(), known.at(place)
     found: dict[str, Any] = {"mean": float(here.mean), "reasons": reasons}
     if here.constraint_mean is not None:
@@ -312,6 +314,51 @@ def recommendation_now(
         num_observed=len(observed),
         **found,
     )
+
+
+def _played(arrived: View, only_played: bool, is_penalized: bool) -> tuple[list[Query], bool]:
+    """Return the queries at whose points the model has outcomes, and whether to use no others.
+
+    Args:
+        arrived: The view of the outcomes that count.
+        only_played: Whether others are not wanted.
+        is_penalized: Whether the model is of penalized rewards.
+    """
+    history = arrived.history
+    played = [history.query(i) for i in arrived.ids.tolist()]
+    if is_penalized and not played:
+        # the surrogate of penalized rewards starts over and has not seen an outcome yet
+        played = [history.query(outcome.query_id) for outcome in history.outcomes]
+        only_played = only_played or bool(played)
+    if only_played and not played:
+        raise RuntimeError(
+            "no outcome has arrived, so no point was played. Tell an outcome with "
+            "loop.tell(query.id, reward), or recommend among all points."
+        )
+    return played, only_played
+
+
+def _in_doubt(
+    known: Bounds, points: Tensor, num_played: int, learned: Model | None, maximizes: bool
+) -> Bounds:
+    """Return what is known with means that depend less on hyperparameters that were fitted.
+
+    These may be wrong where nobody looked, so that points which were not played have to beat those
+    that were by :data:`DOUBT` posterior standard deviations. Outcomes without noise count as such.
+
+    Args:
+        known: What is known at the points, first those that were played.
+        points: ``n x d`` inputs of the model.
+        num_played: The number of points that were played.
+        learned: The loop's model if it is :class:`.FittedSingleTaskGP`'s; None otherwise.
+        maximizes: Whether the means have the sign of the model.
+    """
+    mean, new = known.mean.clone(), slice(num_played, None)
+    mean[new] -= DOUBT * known.deviation[new]
+    if learned is not None:
+        is_row, values = submodels(learned)[0].values_without_noise(points[:num_played])
+        mean[:num_played][is_row] = values if maximizes else -values
+    return known._replace(mean=mean)
 
 
 def _certificate(
@@ -431,8 +478,9 @@ class EndOfBounds(AcquisitionFunction):
 
     @property
     def value_scale(self) -> ValueScale | None:
-        """The scale of the reward, taken from the acquisition function."""
-        return value_scale_of(self._of[0])
+        """The scale of the reward, taken from the acquisition function if it knows it."""
+        (of,) = self._of
+        return of.outcome_scale if isinstance(of, BanditAcquisition) else None
 
     def look(self, X: Tensor) -> Bounds:
         """Return what is known at ``n x d`` points, without gradients."""
@@ -475,7 +523,9 @@ class EndOfBounds(AcquisitionFunction):
 
         It is the first of equals, and the one that comes closest if none meets them.
         """
-        scale = self.value_scale or ValueScale(unit=float(known.deviation.max()) or 1.0)
+        scale = self.value_scale
+        if scale is None:
+            scale = ValueScale(float(known.mean.mean()), float(known.deviation.max()) or 1.0)
         return int(first_of_the_largest(self.values(known, EXCLUDES), scale=scale))
 
     def forward(self, X: Tensor) -> Tensor:

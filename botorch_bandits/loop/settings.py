@@ -421,6 +421,11 @@ class LoopSettings:
         return self.recipe is not None and self.recipe.refit_every is None
 
     @property
+    def fits(self) -> bool:
+        """Whether hyperparameters are fitted to the outcomes, as far as is known."""
+        return not self.priors or any(prior.refit_every is not None for prior in self.priors)
+
+    @property
     def noise(self) -> float:
         """The noise variance of one observation; 1 if no other one can be told."""
         return 1.0 if self.recipe is None else self.recipe.noise

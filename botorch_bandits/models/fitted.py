@@ -39,6 +39,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_bandits.checks import check_weights
+from botorch_bandits.confidence.prior_reading import outcome_units
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import IncrementalGP, RefitWarning
 from botorch_bandits.models.noise import gaussian_likelihood
@@ -64,6 +65,25 @@ class LearnedGP(IncrementalGP):
         too small for random starting points to find.
         """
         return self.raw_inputs
+
+    def values_without_noise(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return at which points the outcome is the value of the function, and these values.
+
+        This is so at the model's rows if the learned noise is as small as it can be told from none.
+
+        Args:
+            X: ``n x d`` raw points.
+
+        Returns:
+            ``n`` booleans, and the ``k`` outcomes at the points for which they are true.
+        """
+        is_row = (X.unsqueeze(-2) == self.raw_inputs).all(-1)  # n x number of rows
+        if float(self.likelihood.noise.detach().max()) > 2.0 * SMALLEST_NOISE:
+            is_row = torch.zeros_like(is_row)
+        (scale, shift), found = outcome_units(self), is_row.any(-1)
+        # rows at the same point have the same outcome, up to such noise
+        rows = is_row[found].to(torch.uint8).argmax(-1)
+        return found, shift + scale * self.train_targets[rows]
 
 
 SMALLEST_NOISE = 1e-6

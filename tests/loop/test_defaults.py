@@ -11,6 +11,7 @@ from torch import Tensor
 
 from botorch_bandits import (
     AdditiveEpochs,
+    Arms,
     BanditGP,
     BanditLoop,
     Box,
@@ -222,3 +223,51 @@ def test_a_space_is_learned_with_its_categories() -> None:
 
 
 # --- what is refused ------------------------------------------------------------------------------
+
+
+# --- what is recommended --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset"), [(1.0, 0.0), (1e-6, 0.0), (1.0, 1e7), (-1e3, 1e5)], ids=str
+)
+def test_without_noise_the_best_point_that_was_played_is_recommended(
+    scale: float, offset: float
+) -> None:
+    X = box().sample(1000, torch.Generator().manual_seed(0))
+    spread = float(torch.tensor([reward(x) for x in X]).std())
+    for seed in range(3):
+        loop = make(seed=seed, maximize=scale > 0.0)
+        for _ in range(12):
+            query = loop.ask()
+            loop.tell(query.id, offset + scale * reward(query.x))
+        best = loop.best()
+        assert best is not None
+        recommended = loop.recommend()
+        assert reward(best[0].x) - reward(recommended.x) < 1e-3 * spread, seed
+        assert recommended.mean == pytest.approx(best[1].reward, abs=0.05 * abs(scale))
+
+
+def test_with_noise_the_largest_mean_is_recommended_and_not_the_luckiest_outcome() -> None:
+    loop = make(Arms(torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)))
+    noise = torch.Generator().manual_seed(0)
+    for k in range(60):
+        value = -((k % 6 / 5.0 - 0.4) ** 2) + 0.3 * torch.randn((), generator=noise)
+        loop.attach([k % 6 / 5.0], float(value))
+    model = loop.current_model()
+    assert loop.recommend().arm == int(means(model, loop.settings.domain.choices).argmax())
+    best = loop.best()
+    assert best is not None
+    assert loop.recommend().mean < best[1].reward
+
+
+def test_where_nobody_looked_a_fitted_model_has_to_be_sure() -> None:
+    domain = Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1))
+    loop = make(domain)
+    for x, value in ((0.0, 0.0), (0.125, 0.1), (0.25, 0.25), (0.375, 0.45), (0.5, 0.7)):
+        loop.attach([x], value)
+    posterior = loop.current_model().posterior(domain.choices)
+    mean, deviation = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).sqrt()
+    assert int(mean.argmax()) > 4  # the slope goes on beyond what was played
+    sure = mean - 2.0 * deviation
+    assert loop.recommend().arm == (4 if float(sure[5:].max()) < 0.7 else int(sure.argmax()))
