@@ -524,7 +524,7 @@ def test_a_domain_of_a_user_is_played_and_storageed(tmp_path: Any) -> None:
         assert bounds.max() - bounds[torch.cdist(query.x[None], points).argmin()] < 1e-8
         loop.tell(query.id, 0.0)
         assert loop.guarantee().holds
-        assert "maximized exactly by domain.maximize" in str(loop.guarantee())
+        assert "maximized exactly by domain.maximize" in loop.guarantee().explain(10_000)
         with pytest.raises(ValueError, match="it must lie on"):
             loop.attach([2.0, 0.0], 0.1)
     with pytest.raises(DifferentSettingsError, match=r"was 1.0, is 2.0"):

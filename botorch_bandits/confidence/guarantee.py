@@ -7,11 +7,22 @@ acquisition functions and loops add the reasons that void them, and users print 
 
 from __future__ import annotations
 
+import html
+import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.checks import counted
+
+WIDTH = 88
+"""The largest number of characters in a line that is printed."""
+
+MOST_REASONS = 3
+"""The largest number of reasons in the short form, which begins with those against all of it."""
+
+NAMES = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
+"""What the statements of a guarantee are called."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,17 @@ class Statement:
     reach: str | None = None
 
     @property
-    def text(self) -> str:
-        """The text of the statement, with its probability."""
+    def probability(self) -> str:
+        """The probability with which it holds, in words."""
         number = "1 - delta" if self.delta is None else f"{1.0 - self.delta:.6g}"
         if number == "1":
             number = f"1 - {self.delta:.3g}"
-        return self.wording.replace("{probability}", f"probability {number}")
+        return f"probability {number}"
+
+    @property
+    def text(self) -> str:
+        """The text of the statement, with its probability."""
+        return self.wording.replace("{probability}", self.probability)
 
     @property
     def holds(self) -> bool:
@@ -77,15 +93,15 @@ class Statement:
         """Return the text between the number of rounds and the value of the bound."""
         return ": at most"
 
-    def lines(self, name: str, common: tuple[str, ...]) -> list[str]:
-        """Return the statement as lines of text.
+    @property
+    def verdict(self) -> str:
+        """Whether it holds, in words."""
+        return "guaranteed" if self.holds else "not guaranteed"
 
-        Args:
-            name: The name of the statement.
-            common: Gaps that are reported elsewhere and are left out here.
-        """
-        told = [f"  {name}, {'guaranteed' if self.holds else 'not guaranteed'}: {self.text}"]
-        told += [f"    not covered: {gap}" for gap in self.gaps if gap not in common]
+    @property
+    def lines(self) -> list[str]:
+        """The numbers for the rounds so far, as lines of text; empty if it does not hold."""
+        told = []
         if self.num_rounds is not None and self.holds:
             all_rounds = self.num_rounds + self.num_others
             value = "" if self.bound is None else f"{self._bounds} {self.bound:.6g}"
@@ -290,19 +306,68 @@ class Guarantee:
         """
         return replace(self, assumptions=tuple(dict.fromkeys((*self.assumptions, *assumptions))))
 
-    def __str__(self) -> str:
-        """Return the guarantee as a few lines of text: what voids all of it comes first."""
-        lines = [f"{self.method}: {self.verdict}"]
+    def explain(self, width: int = WIDTH) -> str:
+        """Return everything that is known: texts, reasons, numbers, assumptions and constants.
+
+        What voids all of it comes first.
+
+        Args:
+            width: The largest number of characters in a line.
+        """
+        lines = [f"{self.verdict}: {self.method}"]
         lines += [f"  not covered: {gap}" for gap in self.gaps]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
-        names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         for name, statement in self.statements.items():
-            lines += statement.lines(names[name], self.gaps)
+            lines.append(f"  {NAMES[name]}, {statement.verdict}: {statement.text}")
+            own = [gap for gap in statement.gaps if gap not in self.gaps]
+            lines += [f"    not covered: {gap}" for gap in own]
+            lines += statement.lines
         lines += [f"  before the run: {forecast}" for forecast in self.forecasts]
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
             lines.append(f"  constants: {constants}")
         lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return _wrapped(lines, width)
+
+    def __str__(self) -> str:
+        """Return the verdict, at most three reasons against it, and numbers, without the texts."""
+        lines = [f"{self.verdict}: {self.method}"]
+        lines += [f"  not covered: {reason}" for reason in self.reasons[:MOST_REASONS]]
+        left_out = len(self.reasons) - MOST_REASONS
+        if left_out > 0:
+            lines.append(f"  not covered, for {counted(left_out, 'more reason', 'more reasons')}")
+        for name, statement in self.statements.items() if self.theorem else ():
+            level = f", with {statement.probability}" if "{prob" in statement.wording else ""
+            lines.append(f"  {NAMES[name]}: {statement.verdict}{level if statement.holds else ''}")
+            lines += statement.lines
+        known = [forecast for forecast in self.forecasts if forecast.value is not None]
+        lines += [f"  before the run: {forecast}" for forecast in known]
+        lines += [f"  note: {note}" for note in self.notes]
+        assumed = counted(len(self.assumptions), "assumption", "assumptions")
+        lines.append(f"  explain() returns the full text, with {assumed}")
+        return _wrapped(lines, WIDTH)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the short form, and the full text to be unfolded."""
+        first, *others = html.escape(str(self)).splitlines(keepends=True)
+        return (
+            f"<pre><b>{first}</b>{''.join(others)}</pre><details><summary>explain()</summary>"
+            f"<pre>{html.escape(self.explain())}</pre></details>"
+        )
+
+
+def _wrapped(lines: Collection[str], width: int) -> str:
+    """Return indented lines as one text, in which a line continues with four more spaces."""
+    return "\n".join(
+        textwrap.fill(
+            line.lstrip(),
+            width,
+            initial_indent=(indent := line[: len(line) - len(line.lstrip())]),
+            subsequent_indent=indent + "    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines
+    )

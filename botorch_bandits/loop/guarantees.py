@@ -672,11 +672,12 @@ def _largest_noise_sum(squares: float, noise_bound: float, delta: float) -> floa
 
 
 def with_note_on_size(guarantee: Guarantee, history: History) -> Guarantee:
-    """Return a guarantee with a note if its bound on the regret says no more than the outcomes.
+    """Return a guarantee with a note if its bound on the regret says nothing new.
 
-    It says no more if it is at least the number of rounds that it bounds times the difference
-    between the largest and the smallest outcome. With fewer than ten outcomes, or if all of them
-    are equal, this difference is not informative either, and there is no note.
+    It says no more than the assumptions if it is the number of rounds times what any round can lose
+    under them, and no more than the outcomes if it is at least the number of rounds that it bounds
+    times the difference between the largest and the smallest outcome. With fewer than ten outcomes,
+    or if all of them are equal, this difference is not informative.
 
     Args:
         guarantee: The guarantee of the loop, with its numbers.
@@ -685,22 +686,28 @@ def with_note_on_size(guarantee: Guarantee, history: History) -> Guarantee:
     regret = guarantee.regret
     if regret is None or not regret.holds or regret.is_expected or regret.bound is None:
         return guarantee
-    rewards = [outcome.reward for outcome in history.outcomes]
-    if len(rewards) < FEWEST_ROWS or regret.num_rounds is None:
-        return guarantee
-    bound, num_rounds = regret.bound, regret.num_rounds
+    bound, num_rounds = regret.bound, regret.num_rounds or 0
     if regret.bound_of_others is not None:
         bound, num_rounds = bound + regret.bound_of_others, num_rounds + regret.num_others
-    spread = max(rewards) - min(rewards)
-    if not 0.0 < num_rounds * spread <= bound:
+    if not num_rounds:
         return guarantee
-    rounds = counted(num_rounds, "round", "rounds")
-    lost = "that round" if num_rounds == 1 else "each of these rounds"
-    note = (
-        f"the bound on {regret.quantity} says no more than the outcomes do: it is {bound:.6g} for "
-        f"{rounds}, and the largest and the smallest of the {len(rewards)} outcomes differ by "
-        f"{spread:.6g}, so it would hold even if {lost} had lost as much as that"
-    )
+    of_rounds = f"it is {bound:.6g} for {counted(num_rounds, 'round', 'rounds')}"
+    rewards = [outcome.reward for outcome in history.outcomes]
+    spread = max(rewards, default=0.0) - min(rewards, default=0.0)
+    if regret.largest is not None and bound >= num_rounds * regret.largest * (1.0 - 1e-12):
+        note = (
+            f"the bound on {regret.quantity} says no more than the assumptions do: {of_rounds}, "
+            f"and no round can lose more than {regret.largest:.6g} under them"
+        )
+    elif len(rewards) >= FEWEST_ROWS and 0.0 < num_rounds * spread <= bound:
+        lost = "that round" if num_rounds == 1 else "each of these rounds"
+        note = (
+            f"the bound on {regret.quantity} says no more than the outcomes do: {of_rounds}, and "
+            f"the largest and the smallest of the {len(rewards)} outcomes differ by {spread:.6g}, "
+            f"so it would hold even if {lost} had lost as much as that"
+        )
+    else:
+        return guarantee
     return replace(guarantee, notes=(*guarantee.notes, note))
 
 

@@ -259,7 +259,7 @@ def test_the_users_model_is_never_changed(acquisition: AcquisitionCase, case: Mo
     ) else evaluate(acqf, case, x)
     acqf.set_X_pending(case.points(3, seed=6))
     evaluate(acqf, case, x)
-    str(acqf.guarantee())
+    acqf.guarantee().explain()
     if case.kind != "batch":
         acqf.describe(x[0])
         named(OPTIMIZERS, "optimize_acqf_discrete").run([acqf], 2, case)

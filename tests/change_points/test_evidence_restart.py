@@ -148,7 +148,7 @@ def test_outcomes_that_chose_the_list_are_not_tested():
     assert loop.resets[0].after_round in range(16, 20)
     stream = EvidenceDetector(robust=False).on(GRID, listed)
     assert_tests_as(stream, loop, num_skipped=6)
-    text = str(loop.guarantee())
+    text = loop.guarantee().explain(10_000)
     assert "given the first 6 outcomes, which are not tested, before a change" in text
     assert "if the prior is one of the candidates" in text
 
@@ -170,7 +170,7 @@ def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
 
 def test_the_guarantee_says_what_is_claimed_of_false_alarms():
     texts = {
-        name: str(loop_with(EvidenceRestart(**settings)).guarantee())
+        name: loop_with(EvidenceRestart(**settings)).guarantee().explain(10_000)
         for name, settings in {
             "since": {},
             "nothing": {"keep": "nothing"},

@@ -590,7 +590,7 @@ class _AnyRun:
             guarantee.theorem or "",
             checks,
             frozenset(self.assumptions),
-            str(guarantee),
+            guarantee.explain(),
         )
 
 

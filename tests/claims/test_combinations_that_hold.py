@@ -106,7 +106,7 @@ def test_what_held_still_holds(chosen: Setting) -> None:
     assert played.loop.guarantee().holds or chosen.model != "BanditGP"  # before the first round
     played.play(5)
     guarantee = played.loop.guarantee()
-    assert guarantee.holds, str(guarantee)
+    assert guarantee.holds, guarantee.explain()
     if guarantee.regret is not None and guarantee.regret.num_rounds is not None:
         assert (guarantee.regret.num_rounds, guarantee.regret.num_others) == (5, 0)
 
@@ -127,7 +127,7 @@ def test_a_rule_that_never_begins_anew_takes_nothing_away(chosen: Setting) -> No
     played = Played(chosen)
     played.play(6)
     guarantee = played.loop.guarantee()
-    assert guarantee.holds, str(guarantee)
+    assert guarantee.holds, guarantee.explain()
 
 
 ONE_CONTEXT = [
@@ -148,7 +148,7 @@ def test_a_failed_query_and_an_attached_one_leave_the_rest(chosen: Setting) -> N
         played.loop.attach([0.25] if chosen.is_box else [0.0], played.reward)
     played.play(2)
     guarantee = played.loop.guarantee()
-    assert guarantee.holds, str(guarantee)
+    assert guarantee.holds, guarantee.explain()
     regret = guarantee.regret
     assert regret is not None
     assert regret.num_rounds is None or regret.num_rounds >= 4
@@ -162,12 +162,12 @@ def test_a_pending_query_leaves_the_rounds_before_it(chosen: Setting) -> None:
     played.play(1)
     guarantee = played.loop.guarantee()
     assert guarantee.regret is not None
-    assert guarantee.regret.holds, str(guarantee)
+    assert guarantee.regret.holds, guarantee.explain()
     if chosen.feedback != "hallucinated" and guarantee.bands is not None:
-        assert guarantee.bands.holds, str(guarantee)
+        assert guarantee.bands.holds, guarantee.explain()
     played.tell(late)
     guarantee = played.loop.guarantee()
-    assert guarantee.holds, str(guarantee)
+    assert guarantee.holds, guarantee.explain()
 
 
 @pytest.mark.parametrize("chosen", [each for each in ONE_CONTEXT if not each.values[0].is_censored])
@@ -175,6 +175,6 @@ def test_rounds_that_were_drawn_uniformly_are_counted_apart(chosen: Setting) -> 
     played = Played(replace(chosen, num_initial="3"))
     played.play(5)
     guarantee = played.loop.guarantee()
-    assert guarantee.holds, str(guarantee)
+    assert guarantee.holds, guarantee.explain()
     assert guarantee.regret is not None
     assert guarantee.regret.num_others == 3

@@ -103,15 +103,17 @@ def test_statements_hold_one_by_one() -> None:
     assert partly.regret is not None
     assert (partly.bands.holds, partly.regret.holds, partly.holds) == (False, True, False)
     assert (partly.gaps, partly.reasons) == ((), ("pending",))
-    assert str(partly).startswith("m: guaranteed in part\n")
-    assert "    not covered: pending" in str(partly)
+    assert str(partly).startswith("guaranteed in part: m\n  not covered: pending\n")
+    assert (
+        "  confidence bounds, not guaranteed: a band\n    not covered: pending" in partly.explain()
+    )
     assert partly.with_gaps("none", of=("violation",)) == partly
     whole = partly.with_gaps("all")
     assert whole.regret is not None
     assert (whole.gaps, whole.reasons) == (("all",), ("all", "pending"))
     assert whole.regret.gaps == ("all",)
     assert whole.regret_bound is None
-    assert str(whole).count("all") == 1
+    assert whole.explain().count("all") == 1
     # without a statement there is nothing to hold
     assert not Guarantee("m", "t").holds
     # a bound on a multiple of the regret is none on the regret
@@ -122,6 +124,37 @@ def test_statements_hold_one_by_one() -> None:
     assert replace(others, bound_of_others=0.5).total == 2.5
 
 
+def test_the_short_form_begins_with_the_verdict_and_three_reasons() -> None:
+    regret = RegretStatement(
+        "with {probability} a bound", delta=0.1, bound=2.0, num_rounds=3, num_others=2
+    )
+    assumed = tuple(f"the assumption {'with many words ' * 9}{i}" for i in range(4))
+    promise = Guarantee("m <T>", "t", regret=regret, assumptions=assumed)
+    assert str(promise).splitlines() == [
+        "guaranteed: m <T>",
+        "  regret: guaranteed, with probability 0.9",
+        "    so far it covers 3 of 5 rounds: at most 2",
+        "    the 2 other rounds are not bounded",
+        "  explain() returns the full text, with 4 assumptions",
+    ]
+    words = " ".join(promise.explain().split())
+    assert all(each in words for each in assumed)
+    voided = promise.with_gaps(*"abcd").with_gaps("e " * 80, of=("regret",))
+    assert str(voided).splitlines()[:6] == [
+        "no guarantee: m <T>",
+        "  not covered: a",
+        "  not covered: b",
+        "  not covered: c",
+        "  not covered, for 2 more reasons",
+        "  regret: not guaranteed",
+    ]
+    for text in (str(promise), promise.explain(), str(voided), voided.explain()):
+        assert max(map(len, text.splitlines())) <= 88
+    shown = voided._repr_html_()
+    assert "<b>no guarantee: m &lt;T&gt;" in shown
+    assert shown.endswith(f"{voided.explain().replace('<T>', '&lt;T&gt;')}</pre></details>")
+
+
 def test_words_follow_from_the_facts() -> None:
     model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0, prior_mean=3.0)
     summary = PriorSummary(model)
@@ -129,7 +162,9 @@ def test_words_follow_from_the_facts() -> None:
     assert told.constants["prior_mean"] == -3.0  # the model has minus the costs
     assert "the cost function" in told.assumptions[0]
     assert "the cost lies within" in told.statement
-    assert "the cost at its point less the least cost, in every round that minimizes" in str(told)
+    assert "the cost at its point less the least cost, in every round that minimizes" in (
+        told.explain(10_000)
+    )
     of_each = GENERAL.guarantee(summary, 7, Facts(function="each function"))
     assert "the norm of each function less the prior mean" in of_each.assumptions[0]
     assert of_each.statement == GENERAL.guarantee(summary, 7).statement

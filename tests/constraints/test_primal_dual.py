@@ -17,7 +17,7 @@ def test_constants_and_what_is_promised():
     assert (rule.observes, rule.surrogate) == ("lower_bounds", "separate")
     assert rule.delta(0.1, epoch=9) == 0.1
     assert not rule.guarantee().holds
-    assert "from memory" in str(rule.guarantee())
+    assert "from memory" in rule.guarantee().explain(10_000)
     with pytest.raises(ValueError, match=r"slater_gap is 0.0"):
         PrimalDual.with_constants(
             1, reward_bound=2.0, constraint_bound=3.0, slater_gap=0.0, horizon=400

@@ -58,7 +58,7 @@ def play(loop: BanditLoop, num_rounds: int = 4) -> dict[str, Forecast]:
         loop.tell(query.id, float(query.x[0]), **given)
     guarantee = loop.guarantee()
     for forecast in guarantee.forecasts:
-        assert f"before the run: {forecast}" in str(guarantee)
+        assert f"before the run: {forecast}" in guarantee.explain(10_000)
     return {forecast.theorem: forecast for forecast in guarantee.forecasts}
 
 

@@ -199,7 +199,7 @@ def test_what_happens_must_not_depend_on_noise_or_function(
         event(loop)
     guarantee = loop.guarantee()
     assert assumption in guarantee.assumptions
-    assert f"assumes: {assumption}" in str(guarantee)
+    assert f"assumes: {assumption}" in guarantee.explain(10_000)
     regret = regret_of(loop)
     if event is fails:
         # their rounds were chosen with every outcome at hand, whatever became of them
@@ -246,7 +246,7 @@ def test_rounds_that_no_theorem_covers_leave_no_statement() -> None:
     regret = regret_of(uniform)
     assert (regret.holds, regret.num_rounds, regret.num_others) == (True, 2, 20)
     assert regret.total is None
-    assert "the 20 other rounds are not bounded" in str(uniform.guarantee())
+    assert "the 20 other rounds are not bounded" in uniform.guarantee().explain(10_000)
 
 
 def test_initial_and_attached_rounds_are_bounded_by_the_norm() -> None:
@@ -573,10 +573,27 @@ def test_a_bound_as_large_as_the_outcomes_allow_is_noted(rkhs_bound: float, maxi
     notes = size_notes(loop)
     assert len(notes) == (bound >= 12 * spread)
     assert bool(notes) == (rkhs_bound > 1.0)  # both happen
+    # 2 B for each round is what the assumptions say themselves
+    of_assumptions = [n for n in loop.guarantee().notes if "no more than the assumptions do" in n]
+    assert len(of_assumptions) == (bound >= 24.0 * rkhs_bound * (1.0 - 1e-12))
     for note in notes:
         assert f"it is {bound:.6g} for 12 rounds" in note
         assert f"of the 12 outcomes differ by {spread:.6g}, so" in note
-        assert note in str(loop.guarantee())
+        assert note in loop.guarantee().explain(10_000)
+
+
+@pytest.mark.parametrize("num_initial", [0, 2])
+def test_a_bound_that_says_no_more_than_the_norm_is_noted(num_initial: int) -> None:
+    recipe = ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
+    )
+    loop = build(recipe, num_initial=num_initial)
+    play(loop, 3)  # these widths bound nothing that the norm does not
+    guarantee = loop.guarantee()
+    assert guarantee.regret_bound == pytest.approx(3 * 4.0)
+    (note,) = guarantee.notes
+    assert note.endswith("it is 12 for 3 rounds, and no round can lose more than 4 under them")
+    assert "says no more than the assumptions do" in " ".join(str(guarantee).split())
 
 
 @pytest.mark.parametrize("scale", [3.0, 0.01])

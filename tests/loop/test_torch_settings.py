@@ -92,7 +92,7 @@ def play(case: str, loop: BanditLoop) -> list[Any]:
         setting.tell(loop)
         query = setting.ask(loop)
         found += [query.x.tolist(), sorted(query.diagnostics.items())]
-    return [*found, str(loop.guarantee()), loop.multipliers]
+    return [*found, loop.guarantee().explain(), loop.multipliers]
 
 
 def a_loop(case: str) -> BanditLoop:
