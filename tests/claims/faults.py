@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 from unittest import mock
 
@@ -116,10 +117,24 @@ class Fault:
 
 @contextmanager
 def _patched(*targets: tuple[Any, str, Any]) -> Iterator[None]:
+    """Replace functions, and raise an error if none of them is called: then they have moved."""
+    called: set[str] = set()
+
+    def noted(name: str, function: Any) -> Any:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            called.add(name)
+            return function(*args, **kwargs)
+
+        return call
+
     with ExitStack() as stack:
         for owner, name, value in targets:
-            stack.enter_context(mock.patch.object(owner, name, value))
+            stack.enter_context(mock.patch.object(owner, name, noted(name, value)))
         yield
+    if not called:
+        names = ", ".join(f"{owner.__name__}.{name}" for owner, name, _ in targets)
+        raise RuntimeError(f"no run calls {names}: patch the function that took its place")
 
 
 def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:

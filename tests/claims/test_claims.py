@@ -8,6 +8,7 @@ plays all of it, and goes on where the table ends; ``--faults`` puts faults back
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ import torch
 from scipy.stats import binom
 
 from benchmarks.commands import main
+from botorch_bandits.confidence import DesignGain
 from botorch_bandits.confidence import theorems as words
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
-from claims.faults import FAULTS, Fault, setting
+from claims.faults import FAULTS, Fault, _patched, setting
 from claims.judging import SUSPICIOUS, Tally, binomial_tail, mean_tail, pooled_tail
 from claims.running import Player, allowed_by, forbidden_by, moments
 from claims.settings import AXES, Draws, Setting
@@ -81,6 +83,16 @@ def test_the_command_plays_what_it_is_told(
 def test_every_fault_is_found_and_nothing_without_it(fault: Fault) -> None:
     assert fault.is_found()
     assert fault.is_quiet_without()
+
+
+def test_a_fault_that_no_run_meets_is_an_error() -> None:
+    of_lists = next(each for each in FAULTS if each.name.startswith("of a list"))
+    elsewhere = replace(of_lists, settings=(setting(num_rounds=2),))
+    with pytest.raises(RuntimeError, match=r"no run calls CandidateEvidence\.in_force"):
+        elsewhere.is_found(num_runs=1)
+    gone = Fault("gone", lambda: _patched((DesignGain, "of", None)), elsewhere.settings)
+    with pytest.raises(AttributeError, match="does not have the attribute 'of'"):
+        gone.is_found(num_runs=1)
 
 
 # --- what it is made of -------------------------------------------------------------------------
