@@ -17,9 +17,12 @@ from botorch_bandits.change_points.evidence import (
     EvidenceTest,
 )
 from botorch_bandits.change_points.half_samples import (
+    CalibratedThreshold,
     ChangePointDetector,
     ChangePointTest,
     DetectorEngine,
+    PowerThreshold,
+    Threshold,
 )
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
@@ -29,11 +32,6 @@ from botorch_bandits.change_points.restart import (
     OracleRestart,
     Reset,
     Restart,
-)
-from botorch_bandits.change_points.thresholds import (
-    CalibratedThreshold,
-    PowerThreshold,
-    Threshold,
 )
 
 __all__ = [

@@ -35,11 +35,12 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from botorch_bandits.change_points.half_samples import (
+    CalibratedThreshold,
     ChangePointDetector,
     DetectorEngine,
     largest_statistics,
+    rate_exponent,
 )
-from botorch_bandits.change_points.thresholds import CalibratedThreshold, rate_exponent
 from botorch_bandits.checks import (
     DTYPE,
     check_finite,
