@@ -38,7 +38,6 @@ from botorch_bandits.checks import (
     check_matrix,
     is_listed,
 )
-from botorch_bandits.coordinates import Coordinates, Whole
 from botorch_bandits.feasible_sets import (
     FeasibleSet,
     Search,
@@ -48,8 +47,10 @@ from botorch_bandits.feasible_sets import (
 )
 from botorch_bandits.optim import (
     MAXIMUM_DIMENSION,
+    Coordinates,
     InUnits,
     ToBox,
+    Whole,
     gen_candidates_batched,
 )
 from botorch_bandits.random_streams import derive_seed, seeded_globally

@@ -30,7 +30,7 @@ from botorch_bandits.checks import (
     is_list,
     name_of,
 )
-from botorch_bandits.coordinates import Coordinates
+from botorch_bandits.optim import Coordinates
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
 """How far a point may miss a linear constraint, as a share of the range of its sum on the box."""

@@ -37,7 +37,7 @@ nitpick_ignore_regex = [
     ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
     (
         "py:class",
-        r"botorch_bandits\.(coordinates\.Whole|feasible_sets\.FeasibleSet|history\.Entry)",
+        r"botorch_bandits\.(optim\.Whole|feasible_sets\.FeasibleSet|history\.Entry)",
     ),
 ]
 

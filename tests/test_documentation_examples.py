@@ -25,7 +25,6 @@ INTERNAL = {  # modules that users do not import from
         "bounds",
         "checks",
         "cli",  # docs/tuning.md has its commands
-        "coordinates",
         "core",
         "feasible_sets",
         "fingerprints",

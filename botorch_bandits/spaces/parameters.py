@@ -22,7 +22,7 @@ from botorch_bandits.checks import (
     is_listed,
     store_checked,
 )
-from botorch_bandits.coordinates import Whole
+from botorch_bandits.optim import Whole
 
 Plain: TypeAlias = str | int | float | bool | None
 """The types of values that a storage records exactly."""

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text, is_list
-from botorch_bandits.coordinates import Coordinates
 from botorch_bandits.domains import Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
+from botorch_bandits.optim import Coordinates
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
 from botorch_bandits.spaces.parameters import Parameter
 
