@@ -307,7 +307,8 @@ class EvidenceRestart(Restart, EvidenceDetector):
                 "until a function that its outcomes come from changes, segment k raises an alarm "
                 f"with probability at most {level:.3g} / k^2, and all segments together with at "
                 f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
-                f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
+                f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise, on which "
+                "contexts, delays, failures and retractions do not depend before it is told"
             )
         priors = candidates_of(self.candidates or model)
         listed, given = "", ""
@@ -316,10 +317,13 @@ class EvidenceRestart(Restart, EvidenceDetector):
             if priors.num_skipped:
                 given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
         it = "it" if self.drift_rate is None else f"it that drifts at the rate {self.drift_rate:g}"
-        drawn = f"on average over the prior, if {listed}the function is a draw from {it} and the "
-        drawn += "noise Gaussian"
-        if self.outputs == "reward":
-            drawn += ", and constraint values carry no further information about either"
+        values = "constraint values, " if self.outputs == "reward" else ""
+        drawn = (
+            f"on average over the prior, if {listed}the function is a draw from {it} and the noise "
+            f"Gaussian, and {values}contexts, delays, failures, retractions, attached points, "
+            "counts and available points reveal nothing about either beyond the outcomes told "
+            "before"
+        )
         first = (
             f"{given}before a change, the first segment raises an alarm with probability at most "
             f"{level:.3g}, {drawn}"

@@ -636,7 +636,7 @@ def forecasts_of_regret(
         return
     if regret.largest is not None:
         bound = min(bound + regret.largest * regret.num_others, regret.largest * T)
-    at_hand = "" if regret.covers_pending else " with every outcome at hand"
+    at_hand = "" if regret.covers_pending else " with the outcomes of all earlier rounds"
     others = f" (and {regret.num_others} others so far)" if regret.num_others else ""
     times = "rho_m times the" if regret.quantity != "the regret" else "the"
     what = f"{times} cumulative regret of {T} rounds that the method chooses{at_hand}{others}"

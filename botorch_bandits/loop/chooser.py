@@ -114,6 +114,7 @@ class Chooser:
         """See the class."""
         self._minimizes, self._is_random = not settings.maximize, settings.is_random
         self._has_time = settings.drift_rate is not None
+        self._raises_low_outcomes = settings.raises_low_outcomes
         self._given, self._settings = settings, settings_in_epoch(settings)
         self._models_differ = bool(settings.models_of_epochs)
         settings = self._settings
@@ -264,7 +265,7 @@ class Chooser:
         if repeats and (again := next_play(view)) is not None:
             return again
         view = view if self._censors is None else self._censors.see(view)
-        if settings.raises_low_outcomes:
+        if self._raises_low_outcomes:
             view = replace(view, Y=winsorized(view.Y))
         x, diagnostics, ratio = self._engines()[0].choose(view, limits, repeats)
         if view.widening is not None:

@@ -101,5 +101,5 @@ def test_refusals():
 
 def test_guarantee_says_what_is_assumed_of_constraints():
     told = {outputs: EvidenceRestart(outputs=outputs).describe_level(PRIOR) for outputs in BOTH}
-    assert "constraint values carry no further information" in told["reward"]
+    assert "Gaussian, and constraint values, contexts, delays" in told["reward"]
     assert "constraint" not in told["all"]

@@ -181,8 +181,11 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
     of_ball = texts.pop("ball")
     assert "segment k raises an alarm with probability at most 0.0304 / k^2" in of_ball
     assert "norm less the prior mean is at most 3 and 0.05-sub-Gaussian noise" in of_ball
+    assert "contexts, delays, failures and retractions do not depend" in of_ball
     assert "approximately" not in of_ball
     assert all("probability at most 0.0304, on average over the prior" in t for t in texts.values())
+    others = "contexts, delays, failures, retractions, attached points, counts and available points"
+    assert all(f"{others} reveal nothing about either" in t for t in texts.values())
     assert (
         "if the estimated change is the true change, and approximately otherwise" in texts["since"]
     )
