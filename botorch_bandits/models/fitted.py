@@ -128,6 +128,16 @@ def winsorized(Y: Tensor) -> Tensor:
     return torch.maximum(Y, fence)
 
 
+def smallest_spread(Y: Tensor) -> float:
+    """Return the standard deviation below which outcomes differ by their rounding only.
+
+    Args:
+        Y: ``n x m`` outcomes.
+    """
+    limits = torch.finfo(Y.dtype)
+    return max(limits.tiny, 4.0 * limits.eps * float(Y.abs().max()))
+
+
 def default_kernel(dim: int) -> ScaleKernel:
     """Return the kernel with its priors.
 
@@ -261,7 +271,7 @@ class FittedSingleTaskGP:
             # an encoding of categories adds columns
             covar_module=default_kernel(transform(X[:1]).shape[-1]),
             input_transform=transform,
-            outcome_transform=Standardize(1),
+            outcome_transform=Standardize(1, min_stdv=smallest_spread(y)),
         )
         if weights is not None:
             model.within_sum_of_squares = None

@@ -296,8 +296,11 @@ def check_model(model: Model) -> Model:
 
 # --- variances ------------------------------------------------------------------------------------
 
-LEAST_VARIANCE = 1e-30
-"""Smaller posterior variances count as this, so that bounds have gradients."""
+LEAST_VARIANCE = 1e-60
+"""Smaller posterior variances count as this, so that bounds have gradients.
+
+It is in squared outcome units, which may be as small as 1e-24.
+"""
 
 
 def variance_of(posterior: Posterior) -> Tensor:

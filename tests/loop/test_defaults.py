@@ -271,3 +271,19 @@ def test_where_nobody_looked_a_fitted_model_has_to_be_sure() -> None:
     assert int(mean.argmax()) > 4  # the slope goes on beyond what was played
     sure = mean - 2.0 * deviation
     assert loop.recommend().arm == (4 if float(sure[5:].max()) < 0.7 else int(sure.argmax()))
+
+
+@pytest.mark.parametrize("acquisition", ["best", "earned"])
+@pytest.mark.parametrize("on_arms", [False, True], ids=["box", "arms"])
+def test_points_do_not_depend_on_the_unit_of_outcomes(acquisition: str, on_arms: bool) -> None:
+    domain = Arms(box().sample(40, torch.Generator().manual_seed(1))) if on_arms else box()
+    played = {}
+    for exponent in (-40, 0, 40):
+        loop = make(domain, acquisition=acquisition)
+        for _ in range(18):
+            query = loop.ask()
+            loop.tell(query.id, 2.0**exponent * reward(query.x))
+        played[exponent] = torch.stack([query.x for query in loop.history.queries])
+    span = box().bounds[1] - box().bounds[0]
+    for exponent in (-40, 40):
+        assert ((played[exponent] - played[0]).abs() / span).max() < 1e-4

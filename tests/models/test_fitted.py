@@ -125,3 +125,10 @@ def test_a_model_of_raised_outcomes_distinguishes_points_near_the_best() -> None
     build = FittedSingleTaskGP(BOUNDS)
     deviation = build(X, winsorized(outcomes)).posterior(POINTS).variance.sqrt()
     assert float(deviation.max()) < 1e3 < float(build(X, outcomes).posterior(POINTS).stddev.max())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, -1e7])
+def test_outcomes_that_differ_by_rounding_only_count_as_equal(offset: float) -> None:
+    rounding = 2.0**-52 * abs(offset) * torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0]).double()
+    model = FittedSingleTaskGP(BOUNDS)(X[:5], (offset + rounding).unsqueeze(-1))
+    assert float(model.outcome_transform.stdvs) == 1.0
