@@ -949,7 +949,8 @@ class ModelEngine:
                 return built
         given: dict[str, Any] = {"round_number": view.local_round, "seed": seed}
         if view.widening is None:
-            X = None if self._recipe is None else observed_inputs(model)  # merged, maybe
+            merges = self._recipe is not None or self._settings.learned is not None
+            X = observed_inputs(model) if merges else None
             X = view.inputs(view.ids) if X is None else X
             given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y.to(X.device)}
         acquisition = view.recipe.build(model, domain, **given)

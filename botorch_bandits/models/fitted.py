@@ -42,7 +42,7 @@ from botorch_bandits.checks import check_weights
 from botorch_bandits.confidence.prior_reading import outcome_units
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import IncrementalGP, RefitWarning
-from botorch_bandits.models.noise import gaussian_likelihood
+from botorch_bandits.models.noise import collapse, gaussian_likelihood
 from botorch_bandits.random_streams import usual_dtype
 
 
@@ -262,19 +262,26 @@ class FittedSingleTaskGP:
         return model.eval()
 
     def _build(self, X: Tensor, y: Tensor, weights: Tensor | None) -> LearnedGP:
-        """Return the model with its starting hyperparameters."""
-        transform = self._transform(X)
+        """Return the model with its starting hyperparameters; outcomes at one point are one row."""
+        transform, standardize = self._transform(X), Standardize(1, min_stdv=smallest_spread(y))
+        targets, _ = standardize(y)  # by the mean and spread of single outcomes
+        repeats, within = None if weights is None else _relative(weights, y), None
+        if weights is None:
+            rows = collapse(X, targets)
+            if len(rows.X) < len(X):
+                X, targets, repeats, within = rows
         model = LearnedGP(
             X,
-            y,
-            likelihood=default_likelihood(None if weights is None else _relative(weights, y)),
+            targets,
+            likelihood=default_likelihood(repeats),
             # an encoding of categories adds columns
             covar_module=default_kernel(transform(X[:1]).shape[-1]),
             input_transform=transform,
-            outcome_transform=Standardize(1, min_stdv=smallest_spread(y)),
+            outcome_transform=None,
         )
-        if weights is not None:
-            model.within_sum_of_squares = None
+        model.outcome_transform = standardize.eval()
+        if repeats is not None:
+            model.within_sum_of_squares = within
         return model
 
     def _transform(self, X: Tensor) -> InputTransform:

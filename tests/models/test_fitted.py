@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.models import RefitWarning, winsorized
+from botorch_bandits.models.fitted import default_kernel, default_likelihood
 
 from .textbook import double, matern, posterior, uniform
 
@@ -132,3 +137,30 @@ def test_outcomes_that_differ_by_rounding_only_count_as_equal(offset: float) -> 
     rounding = 2.0**-52 * abs(offset) * torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0]).double()
     model = FittedSingleTaskGP(BOUNDS)(X[:5], (offset + rounding).unsqueeze(-1))
     assert float(model.outcome_transform.stdvs) == 1.0
+
+
+def test_outcomes_at_the_same_point_are_merged_without_changing_the_model() -> None:
+    many, noisy = X.repeat(5, 1), Y.repeat(5, 1) + 6.0 * (uniform(60, 1, seed=5) - 0.5)
+    model = FittedSingleTaskGP(BOUNDS)(many, noisy)
+    assert model.num_rows == len(X)
+    # every outcome is a row of the textbook, and of the likelihood that BoTorch maximizes
+    targets = ((noisy - noisy.mean()) / noisy.std()).squeeze(-1)
+    prior_mean, noise = model.mean_module.constant.item(), model.likelihood.noise.item()
+    given = (many - LOW) / (HIGH - LOW), targets - prior_mean, noise, (POINTS - LOW) / (HIGH - LOW)
+    mean, covariance = posterior(kernel_of(model), *given)
+    found = model.posterior(POINTS)
+    expected = noisy.mean() + noisy.std() * (prior_mean + mean)
+    assert torch.allclose(found.mean[:, 0], expected, rtol=1e-9, atol=0.0)
+    variance = noisy.var() * covariance.diagonal()
+    assert torch.allclose(found.variance[:, 0], variance, rtol=1e-6, atol=0.0)
+    alone = SingleTaskGP(
+        many,
+        noisy,
+        likelihood=default_likelihood(),
+        covar_module=default_kernel(2),
+        input_transform=Normalize(2, bounds=BOUNDS),
+    )
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(alone.likelihood, alone))
+    assert noise == pytest.approx(alone.likelihood.noise.item(), rel=1e-2)
+    lengthscales = (each.covar_module.base_kernel.lengthscale for each in (model, alone))
+    assert torch.allclose(*lengthscales, rtol=2e-2)
