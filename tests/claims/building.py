@@ -363,6 +363,7 @@ class Plan:
             max_delay=MAX_DELAY,
             unit="seconds" if "seconds" in form else "rounds",
             window="all" if "window all" in form else "pending",
+            fill="middle" if "middle" in form else "minimum",
         )
 
     def _restart(self) -> Any:
@@ -387,6 +388,8 @@ class Plan:
         if self.setting.models == "of epochs":
             models = [self._model_of_epoch(*each) for each in FACTORS_OF_EPOCHS]
             known = {**known, "models": models}
+        number = 1 + kind.endswith("two")
         if kind.startswith("multiplicative"):
-            return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh", **known)
-        return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1], **known)
+            return MultiplicativeEpochs(number, EPOCH_LENGTH, surrogate="fresh", **known)
+        surrogate = kind.split(", ")[1]
+        return AdditiveEpochs(number, EPOCH_LENGTH, STEP_SIZE, surrogate=surrogate, **known)

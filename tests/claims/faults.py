@@ -64,6 +64,41 @@ def setting(**values: Any) -> Setting:
     return Setting(**{**fields, **values})
 
 
+_LATE: dict[str, Any] = {"num_rounds": 14, "delays": "geometric", "failures": "random"}
+_NOW: dict[str, Any] = {"num_rounds": 14}
+
+RUNS = {
+    "printed": setting(method="IGP-UCB, printed", lam="1", **_LATE),
+    "ignored": setting(feedback="ignored", output_scale="large", lam="0.5", **_LATE),
+    "contexts": setting(contexts="random", attached="random", num_initial="3", **_NOW),
+    "prior mean": setting(prior_mean="stated", restart="oracle", **_NOW),
+    "variation": setting(variation="by arm", **_NOW),
+    "AMM": setting(method="AMM", output_scale="small", **_LATE),
+    "DMM": setting(method="DMM", noise_bound=0.1, **_LATE),
+    "Theorem 1": setting(method="Theorem 1", restart="oracle", **_LATE),
+    "Theorem 2": setting(method="Theorem 2", domain=BOX, lengthscale=0.8, num_rounds=5),
+    "Theorem 3": setting(method="Theorem 3", output_scale="small", **_NOW),
+    "list": setting(method=LIST, **_LATE),
+    "censored, printed": setting(
+        method="IGP-UCB, printed", lam="1", feedback="censored, window all", **_LATE
+    ),
+    "censored": setting(feedback="censored, any lam", output_scale="large", lam="30", **_LATE),
+    "fill": setting(feedback="censored, middle", **_LATE),
+    "separate": setting(
+        method="Lagrangian UCB",
+        constraints="additive, separate, two",
+        num_rounds=14,
+        delays="geometric",
+    ),
+    "Algorithm 2": setting(constraints="multiplicative, fresh, two", **_NOW),
+    "Algorithm 3": setting(constraints="additive, fresh, two", **_NOW),
+    "Algorithm 3, horizon": setting(
+        constraints="additive, fresh, two", horizon="told", output_scale="large", **_NOW
+    ),
+}
+"""Short runs whose numbers are compared with an independent computation."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault and what shows it.

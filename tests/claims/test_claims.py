@@ -21,9 +21,10 @@ from botorch_bandits.confidence import DesignGain
 from botorch_bandits.confidence import theorems as words
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
-from claims.faults import FAULTS, Fault, _patched, setting
+from claims.faults import FAULTS, RUNS, Fault, _patched, setting
 from claims.judging import SUSPICIOUS, Tally, binomial_tail, mean_tail, pooled_tail
-from claims.running import Player, allowed_by, forbidden_by, moments
+from claims.oracle import deviations
+from claims.running import Player, allowed_by, forbidden_by
 from claims.settings import AXES, Draws, Setting
 from claims.worlds import Noise, World, two_point
 
@@ -73,6 +74,12 @@ def test_the_command_plays_what_it_is_told(
     assert tuple(read(path)[0]) == COLUMNS
     assert main([*arguments, "--only", "method=BMM"]) == 2
     assert "there is no method=BMM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_printed_numbers_follow_from_the_log(run: str) -> None:
+    """Widths, totals and rounds covered are those of an independent computation."""
+    assert deviations(RUNS[run]) == {}
 
 
 # --- it can fail --------------------------------------------------------------------------------
@@ -177,18 +184,6 @@ def test_a_band_that_is_too_narrow_is_found() -> None:
     assert run.checks["bands"].failed
     assert "outside by" in run.checks["bands"].told
     assert run.checks["regret"].failed
-
-
-def test_posterior_moments_are_those_of_a_dense_computation() -> None:
-    player = Player(setting(num_arms=6))
-    world, plan = player.world, player.plan
-    X, Y = world.inputs[[0, 2, 2]], torch.tensor([[0.3], [1.0], [0.7]], dtype=torch.float64)
-    mean, deviation = moments(plan.model(X, Y), world.inputs)
-    K = world.covariance(X, X) + plan.noise_variance * torch.eye(3, dtype=torch.float64)
-    k = world.covariance(world.inputs, X)
-    assert torch.allclose(mean, (k @ torch.linalg.solve(K, Y)).squeeze(-1), atol=1e-8)
-    variance = 1.0 - (k @ torch.linalg.solve(K, k.mT)).diagonal()
-    assert torch.allclose(deviation**2, variance, atol=1e-8)
 
 
 def test_probabilities_are_read_from_the_text() -> None:
