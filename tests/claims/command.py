@@ -133,10 +133,10 @@ def run_faults(seed: int, is_quiet: bool) -> int:
     found = {}
     with progress_bar(len(FAULTS), "faults", not is_quiet) as advance:
         for fault in FAULTS:
-            found[fault.name] = fault.is_found(seed=seed)
+            found[fault.name] = fault.found_by(seed)
             advance()
-    for name, is_found in found.items():
-        print(f"{'found' if is_found else 'NOT FOUND':<10} {name}")
+    for name, by in found.items():
+        print(f"{' and '.join(by) or 'NOT FOUND':<15} {name}")
     return 0 if all(found.values()) else 1
 
 

@@ -1,7 +1,10 @@
-"""Faults that ``guarantee()`` once had, each put back by a patch; the campaign must find them all.
+"""Faults that are planted by a patch each; all of them must be found.
 
-A fault is found if the settings that can show it are refuted, or, where it is one of words or of
-arguments that were accepted, if a look at the text finds it.
+Those that ``guarantee()`` once had are found by play: the settings that can show one are refuted,
+or, where it is one of words or of arguments that were accepted, a look at the text finds it.
+Others change a formula, or the set of rounds that a statement covers, by so little that no number
+moves by more than 30 percent or one round. The oracle finds them: an independent computation of the
+numbers that a short run prints.
 """
 
 from __future__ import annotations
@@ -18,28 +21,37 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+import botorch_bandits.acquisition.lagrangian
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition.rules import Player as ArmsPlayer
+from botorch_bandits.change_points import Restart
 from botorch_bandits.confidence import (
     CandidateEvidence,
     DesignGain,
     GainBound,
     Guarantee,
+    RidgeConfidenceSet,
+    gp_ucb,
     igp_ucb,
 )
 from botorch_bandits.confidence import theorems as words
+from botorch_bandits.confidence.dmm import RidgeTerms
 from botorch_bandits.confidence.facts import Facts
-from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
+from botorch_bandits.confidence.igp_ucb import BoundedNorm, KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.posterior import Rows
+from botorch_bandits.history import History
+from claims.building import Plan
 from claims.campaign import tally
 from claims.judging import REFUTED
+from claims.oracle import deviations
 from claims.running import Player, Run
 from claims.settings import AXES, LIST, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
+lagrangian: Any = botorch_bandits.acquisition.lagrangian
 
 BOX = "box, d = 1"
 
@@ -82,7 +94,7 @@ RUNS = {
     "censored, printed": setting(
         method="IGP-UCB, printed", lam="1", feedback="censored, window all", **_LATE
     ),
-    "censored": setting(feedback="censored, any lam", output_scale="large", lam="30", **_LATE),
+    "censored": setting(feedback="censored, any lam", output_scale="large", lam="50", **_LATE),
     "fill": setting(feedback="censored, middle", **_LATE),
     "separate": setting(
         method="Lagrangian UCB",
@@ -98,6 +110,9 @@ RUNS = {
 }
 """Short runs whose numbers are compared with an independent computation."""
 
+FILL = Plan(RUNS["fill"]).minimum + 0.5 * Plan(RUNS["fill"]).outcome_bound
+"""What pending queries count as there."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -106,14 +121,33 @@ class Fault:
     Attributes:
         name: What is wrong with it.
         patch: Puts it back.
-        settings: That can show it.
+        settings: That can show it in play; empty if it is too small.
         is_seen: Looks at the last run of a setting where counting cannot tell; None counts.
+        run: The name of one of :data:`RUNS`, in which the oracle finds it; empty if none has.
     """
 
     name: str
     patch: Patch
-    settings: tuple[Setting, ...]
+    settings: tuple[Setting, ...] = ()
     is_seen: Callable[[Run], bool] | None = None
+    run: str = ""
+
+    def moved(self) -> dict[str, tuple[float, float]]:
+        """Return the numbers that it moves in its run, as printed and as they should be."""
+        with self.patch():
+            return deviations(RUNS[self.run])
+
+    def found_by(self, seed: int = 0) -> list[str]:
+        """Return what finds it: the oracle, play, or both.
+
+        Args:
+            seed: Of all runs.
+        """
+        by = {
+            "oracle": self.run and self.moved(),
+            "play": self.settings and self.is_found(seed=seed),
+        }
+        return [name for name, is_found in by.items() if is_found]
 
     def is_found(self, num_runs: int = 50, seed: int = 0) -> bool:
         """Return whether the campaign finds it.
@@ -170,6 +204,77 @@ def _patched(*targets: tuple[Any, str, Any]) -> Iterator[None]:
     if not called:
         names = ", ".join(f"{owner.__name__}.{name}" for owner, name, _ in targets)
         raise RuntimeError(f"no run calls {names}: patch the function that took its place")
+
+
+def changed(owner: Any, name: str, change: Callable[..., Any]) -> Patch:
+    """Return a patch in which a function computes something else.
+
+    Args:
+        owner: What has the function.
+        name: Of the function.
+        change: Is called with the original function, and the arguments.
+    """
+
+    def patch() -> contextlib.AbstractContextManager[Any]:
+        original = getattr(owner, name)
+        return _patched((owner, name, lambda *args, **given: change(original, *args, **given)))
+
+    return patch
+
+
+def gain_of(rows_of: Callable[[Rows], Rows]) -> Patch:
+    """Return a patch in which the information gain is that of other rows.
+
+    Args:
+        rows_of: Returns them from the rows of the posterior.
+    """
+
+    def other_gain(original: Any, player: ArmsPlayer, group: int = 0) -> Tensor:
+        rows, posterior = rows_of(player.rows), player.posterior
+        if not len(rows):
+            return torch.zeros((), dtype=torch.float64)
+        K = posterior.prior.among(rows.index)[group] / posterior.lam[group]
+        return 0.5 * torch.logdet(torch.eye(len(K)) + K)
+
+    return changed(ArmsPlayer, "gain", other_gain)
+
+
+def stale_radius(original: Any, terms: Any, rows: Any, *given: Any) -> Any:
+    """Return the confidence set of DMM with the radius of one row less."""
+    found = original(terms, rows, *given)
+    if not rows.places.shape[-2]:
+        return found
+    cut = {name: getattr(rows, name)[:-1] for name in ("places", "counts", "outcomes")}
+    before = original(terms, replace(rows, **cut), *given)
+    last = found.ridges.ridges[-1]
+    radius, earlier = (
+        last * (each.radicands[-1] + each.ridges.fits[-1]) for each in (found, before)
+    )
+    moved = (earlier - radius) / found.ridges.ridges
+    return replace(found, radicands=found.radicands + moved)
+
+
+def one_missing(original: Any, history: History, starts: Any = ()) -> Any:
+    """Return the rounds, and count the first one in which just one outcome was missing."""
+    rounds = original(history, starts)
+    is_one = [len(history.pending_in(query.round_number)) == 1 for query in history.queries]
+    rounds.has_all[is_one.index(True)] = True
+    return rounds
+
+
+def unclamped(
+    original: Any, guarantee: Guarantee, settings: Any, history: History, *args: Any
+) -> Any:
+    """Return the guarantee of epochs with the norm of summed constraints of both signs."""
+    told = original(guarantee, settings, history, *args)
+    norm = float(history.constraints().sum(0).norm())
+    return replace(told, violation=replace(told.violation, bound=norm))
+
+
+def evenly_weighted(original: Any, evidence: CandidateEvidence, new: Any) -> None:
+    """Add outcomes to the evidence as if all priors had one weight."""
+    evidence.weights = 0.0 * evidence.weights + 1.0 / len(evidence.weights)
+    original(evidence, new)
 
 
 def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
@@ -479,6 +584,144 @@ FAULTS = (
         "the evidence of a list of priors looks at outcomes before it predicts them",
         predicted_in_hindsight,
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=40, lam="0.01", delta="0.2"),),
+    ),
+    Fault(
+        "IGP-UCB's gain is one row short",
+        gain_of(lambda rows: rows[:-1]),
+        run="printed",
+    ),
+    Fault(
+        "R is not divided by the root of lam",
+        changed(
+            BoundedNorm,
+            "width_at",
+            lambda own, norm, gain: own(
+                replace(norm, noise_bound=norm.noise_bound * norm.lam**0.5), gain
+            ),
+        ),
+        run="ignored",
+    ),
+    Fault(
+        "AMM's determinant is that of the distinct arms",
+        gain_of(lambda rows: Rows.collapsed(rows)),
+        run="AMM",
+    ),
+    Fault(
+        "the radius of DMM is one row stale",
+        changed(RidgeTerms, "confidence_set", stale_radius),
+        run="DMM",
+    ),
+    Fault(
+        "the ridge search leaves out its smallest ridge",
+        changed(
+            RidgeConfidenceSet,
+            "bounds",
+            lambda own, found, *given: own(
+                replace(
+                    found, radicands=found.radicands.index_fill(-1, torch.tensor(0), torch.inf)
+                ),
+                *given,
+            ),
+        ),
+        run="DMM",
+    ),
+    Fault(
+        "Theorem 1 is one round behind",
+        changed(gp_ucb, "gp_ucb_finite_width", lambda own, n, t, d: own(n, max(t - 1, 1), d)),
+        run="Theorem 1",
+    ),
+    Fault(
+        "Theorem 2 has the lengthscale in place of its inverse",
+        changed(
+            gp_ucb,
+            "gp_ucb_compact_width",
+            lambda own, *given: own(*given[:-1], 2.0 / given[-1]),
+        ),
+        run="Theorem 2",
+    ),
+    Fault(
+        "Theorem 3 has the norm in units of outcomes",
+        changed(
+            RKHSWidth,
+            "width",
+            lambda own, rule, summary, t: own(
+                replace(rule, rkhs_bound=rule.rkhs_bound * summary.scalar_variance**0.5), summary, t
+            ),
+        ),
+        run="Theorem 3",
+    ),
+    Fault(
+        "the noise of censored feedback leaves out B_y",
+        changed(
+            BoundedNorm,
+            "width_at",
+            lambda own, norm, gain: own(replace(norm, outcome_bound=0.0), gain),
+        ),
+        run="censored",
+    ),
+    Fault(
+        "a fill's gain is that of observed rows",
+        gain_of(lambda rows: rows[(rows.Y[:, 0] - FILL).abs() > 1e-9]),
+        run="fill",
+    ),
+    Fault(
+        "segments share delta like 1 / k",
+        changed(
+            Restart,
+            "share_of_delta",
+            lambda own, rule, delta, segment: own(rule, delta, 0) / (segment + 1),
+        ),
+        run="Theorem 1",
+    ),
+    Fault(
+        "delta is not split over outputs",
+        changed(
+            lagrangian,
+            "output_rules",
+            lambda own, name, n, given: own(name, n, {**given, "delta": n * given["delta"]}),
+        ),
+        run="separate",
+    ),
+    Fault(
+        "the regret of Algorithm 3 leaves out the noise of multipliers",
+        changed(
+            guarantees,
+            "_largest_noise_sum",
+            lambda own, squares, R, delta: own(squares, R if delta < 0.025 else 0.0, delta),
+        ),
+        run="Algorithm 3",
+    ),
+    Fault(
+        "constraints that are met lower the violation no more than they raise it",
+        changed(guarantees, "with_epochs", unclamped),
+        run="Algorithm 2",
+    ),
+    Fault(
+        "the evidence leaves out the weights of a list",
+        changed(CandidateEvidence, "_add", evenly_weighted),
+        run="list",
+    ),
+    Fault(
+        "a round with one missing outcome counts",
+        changed(guarantees, "rounds_of", one_missing),
+        (setting(delays="fixed", num_rounds=15),),
+        run="AMM",
+    ),
+    Fault(
+        "functions that vary add their variation once",
+        changed(
+            igp_ucb,
+            "guarantee_of",
+            lambda own, theorem, facts, *args, **given: own(
+                theorem, replace(facts, variation=0.5 * facts.variation), *args, **given
+            ),
+        ),
+        (
+            setting(
+                variation="against the band", norm=0.01, noise_bound=0.001, lam="10", num_rounds=3
+            ),
+        ),
+        run="variation",
     ),
 )
 """All faults."""

@@ -85,8 +85,25 @@ def test_printed_numbers_follow_from_the_log(run: str) -> None:
 # --- it can fail --------------------------------------------------------------------------------
 
 
+SMALL = tuple(fault for fault in FAULTS if fault.run)
+PLAYED = tuple(fault for fault in FAULTS if fault.settings)
+
+
+@pytest.mark.parametrize("fault", SMALL, ids=lambda fault: fault.name)
+def test_small_faults_are_found_by_the_oracle(fault: Fault) -> None:
+    moved = fault.moved()
+    assert moved
+    for name, (told, right) in moved.items():
+        assert abs(told - right) <= max("rounds" in name, 0.3 * abs(right)), name
+
+
+def test_every_fault_is_looked_for() -> None:
+    assert len(SMALL) >= 16
+    assert {*SMALL, *PLAYED} == {*FAULTS}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", PLAYED, ids=lambda fault: fault.name)
 def test_every_fault_is_found_and_nothing_without_it(fault: Fault) -> None:
     assert fault.is_found()
     assert fault.is_quiet_without()
