@@ -55,6 +55,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.facts import ALONE, WEIGHTED_SUM, Facts
 from botorch_bandits.confidence.prior_reading import has_tasks
+from botorch_bandits.confidence.theorems import NO_THEOREM
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
@@ -369,7 +370,7 @@ class BanditAcquisition(AcquisitionFunction):
     pending_as: str = ""
     """What becomes of pending points; see :attr:`.Facts.pending_as`."""
 
-    no_theorem: ClassVar[str] = "no theorem is stated for it"
+    no_theorem: ClassVar[str] = NO_THEOREM
     """Why there is no guarantee, unless a subclass has one."""
     base_model: Model
     posterior_transform: Any  # a posterior transform or None

@@ -39,10 +39,10 @@ from botorch_bandits.confidence import (
     Guarantee,
     PriorSummary,
 )
-from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.ingredients import censored_width_rule
+from botorch_bandits.confidence.theorems import ALL_QUERIES_ENTER
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, Assumed, Bound, check_scale
 from botorch_bandits.models.censoring import (
     RINGING_TOLERANCE,

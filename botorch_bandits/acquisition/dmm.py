@@ -377,7 +377,7 @@ class DMMUpperConfidenceBound(TwoSidedAcquisition):
             gaps.append("the norm bound is guessed and doubled")
         norms = tuple(self.rkhs_bounds.values())
         constants = {
-            **bound_constants(self.terms.delta, rkhs_bound=norms),
+            **bound_constants(delta=self.terms.delta, rkhs_bound=norms),
             "smallest_rkhs_bound": self.smallest_rkhs_bound,
         }
         guarantee = self.terms.guarantee_of(DMM, self._summary, self._facts(facts), gaps=gaps)

@@ -56,7 +56,13 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.ingredients import PER_OUTPUT, output_rules
-from botorch_bandits.confidence.theorems import union_of
+from botorch_bandits.confidence.theorems import (
+    NO_JOINT_DRAWS,
+    PENALIZED_BOUND,
+    PENALIZED_DRAW,
+    WITHIN_LIMITS,
+    union_of,
+)
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
@@ -479,16 +485,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             facts: What is known of its use, such as the rounds of a loop.
         """
         settings = self._settings
-        form = "as one weighted sum of outputs" if settings.is_scalarized else "output by output"
-        guarantee = self._base_guarantee(
-            f"the upper confidence bound of the penalized {{outcome}} ({form})", facts
-        )
+        guarantee = self._base_guarantee(PENALIZED_BOUND[settings.is_scalarized], facts)
         if settings.is_clipped:
-            guarantee = guarantee.with_assumptions(
-                facts.say(
-                    "{outcome} and constraints lie within the limits at which bounds are clipped"
-                )
-            )
+            guarantee = guarantee.with_assumptions(facts.say(WITHIN_LIMITS))
         return guarantee
 
     def _values(self, X: Tensor) -> Tensor:
@@ -608,12 +607,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         Args:
             facts: What is known of its use, such as the rounds of a loop.
         """
-        guarantee = self._base_guarantee("Thompson sampling of a penalized {outcome}", facts)
+        guarantee = self._base_guarantee(PENALIZED_DRAW, facts)
         if guarantee.theorem is not None:
-            # Remark 1 draws the penalized reward; separate draws of f and g are another method
-            guarantee = guarantee.with_gaps(
-                "no theorem bounds the regret of joint draws of all outputs", of=("regret",)
-            )
+            guarantee = guarantee.with_gaps(NO_JOINT_DRAWS, of=("regret",))
         return guarantee
 
     def describe(self, x: Tensor) -> dict[str, float]:

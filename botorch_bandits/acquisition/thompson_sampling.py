@@ -58,8 +58,8 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthAcquisition
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import GainBound, Guarantee, WidthRule
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.guarantee import RegretStatement
 from botorch_bandits.confidence.ingredients import kernelized_rule
+from botorch_bandits.confidence.theorems import REGRET_OF_TOP_TWO, TOP_TWO
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     PLAIN_WIDTH,
@@ -269,22 +269,6 @@ def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
 
 
 # --- top-two sampling -----------------------------------------------------------------------------
-
-NO_REGRET_BOUND = (
-    "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds no "
-    "matter how much is known: no regret bound is stated for it"
-)
-"""Why its guarantee makes no statement about regret."""
-
-ASYMPTOTIC = (
-    "what is proven about its draws is asymptotic and for independent arms: the posterior "
-    "probability that another arm is the best falls at the largest exponential rate that "
-    "leader_probability allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior that "
-    "correlates the arms is not covered, and nothing is stated here about any finite number of "
-    "rounds"
-)
-"""What is known about the draws, and what is not."""
-
 
 DRAWS_AT_ONCE = 16
 """Further draws on arms are made in groups of this size, by one product."""
@@ -516,10 +500,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         of_width = self.rule.guarantee(self._summary, 1, facts)
         return replace(
             of_width,
-            method=f"top-two Thompson sampling, with the confidence bounds of {of_width.method}",
-            regret=RegretStatement(
-                "no statement is made about the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
-            ),
+            method=facts.say(TOP_TWO, inner=of_width.method),
+            regret=REGRET_OF_TOP_TWO,
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -81,11 +81,12 @@ from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
 from botorch_bandits.confidence.theorems import (
+    A_CONSTANT_FOR_A_LIST,
     FIXED_AFTER_FIRST,
     FIXED_LIST,
     LIST_ON_A_BOX,
     LIST_ON_ARMS,
-    Theorem,
+    MIXTURE_OF_A_LIST,
     guarantee_of,
 )
 
@@ -402,14 +403,6 @@ MOST_ROWS_CHECKED = 2000
 """With more outcomes, a guarantee does not compare them with what the priors predicted."""
 
 
-CONSTANT_WIDTH = (
-    "the width is a constant (given as width=, or 2 because nothing else is given), which no "
-    "theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms num_arms= "
-    "(Theorem 1), which a loop on Arms fills in unless width= is given"
-)
-"""Why a constant width has no guarantee, whether it was given or is the default on a box."""
-
-
 class CandidateWidths:
     """The confidence bands of a list of priors, in each round.
 
@@ -488,13 +481,10 @@ class CandidateWidths:
             facts: What is known of the use.
         """
         if self.form == "mixture":
-            theorem = Theorem("upper confidence bound of the mixture of a list of priors")
-            no_theorem = "no theorem covers the mixture; form='survivors' has one"
-            return guarantee_of(theorem, facts, {}, (no_theorem,))
+            return guarantee_of(MIXTURE_OF_A_LIST, facts, {})
         count = model.recipe.num_candidates
         if "width" in self.given:
-            theorem = Theorem("upper confidence bound of a list of priors")
-            return guarantee_of(theorem, facts, {}, (CONSTANT_WIDTH,))
+            return guarantee_of(A_CONSTANT_FOR_A_LIST, facts, {})
         constants = {
             "delta": self.delta,
             "delta_of_survivors": self.level,

@@ -48,7 +48,21 @@ from botorch_bandits.confidence.igp_ucb import (
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_reading import UnreadablePriorError
-from botorch_bandits.confidence.theorems import CENSORED, Theorem, guarantee_of
+from botorch_bandits.confidence.theorems import (
+    BELOW_FILLS,
+    BEYOND_BOUND,
+    CENSORED,
+    FILL_AS_PUBLISHED,
+    LOWERED_MINIMUM,
+    NOT_COVERED,
+    OTHER_MEAN,
+    STANDARD_DEVIATIONS_WITH_NOISE,
+    SUM_AS_PUBLISHED,
+    UNKNOWN_MINIMUM,
+    UNREADABLE_MEAN,
+    WITH_CENSORING,
+    guarantee_of,
+)
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
@@ -239,21 +253,21 @@ class Censoring(Filling):
             facts: What is known of the use.
         """
         if self.predictive:
-            yield "standard deviations include the noise"
+            yield STANDARD_DEVIATIONS_WITH_NOISE
         if self.sum_form == "published":
-            yield "the terms of pending queries are those of the published code"
+            yield SUM_AS_PUBLISHED
         if (self.predictive or self.sum_form == "published") and self.fills_in:
-            yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
+            yield facts.say(FILL_AS_PUBLISHED, fill=self.fill)
         is_lowered = self.minimum is not None and any(
             value != pick_bound("minimum", self.minimum, j, len(values))
             for j, value in enumerate(values)
         )
         if self.minimum is None:
-            yield facts.say("the {minimum} is unknown; a confidence bound replaces it")
+            yield facts.say(UNKNOWN_MINIMUM)
         if is_lowered:
-            yield facts.say("the {minimum} was moved to an observed outcome")
+            yield facts.say(LOWERED_MINIMUM)
         if values and prior_means is None:
-            yield facts.say("the prior mean cannot be read; it must equal the {minimum}")
+            yield facts.say(UNREADABLE_MEAN)
         for j, value in enumerate(values):
             if signs is not None and signs[j] == 0.0:
                 continue
@@ -264,13 +278,7 @@ class Censoring(Filling):
                     size = abs(value) + min(1.0, float((outcomes[j] - value).abs().max()))
                 if difference > 1e-6 * size:
                     told = facts.as_told(value)
-                    yield facts.say(
-                        "the prior mean differs from the {minimum} by {difference:.4g}; {state}"
-                        "give the model a fixed prior mean of {told:g} (BanditGP: prior_mean=)",
-                        difference=difference,
-                        state=f"state minimum={told:g} and " if is_lowered else "",
-                        told=told,
-                    )
+                    yield facts.say(OTHER_MEAN[is_lowered], difference=difference, told=told)
             if self.outcome_bound is None or units != "outcome" or outcomes is None:
                 continue
             bound = pick_bound("outcome_bound", self.outcome_bound, j, len(values))
@@ -279,34 +287,10 @@ class Censoring(Filling):
             side = 1.0 if signs is None else signs[j]
             num_below = int((side * (outcomes[j] - value) < -1e-9 * bound).sum())
             if self.fills_in and num_below:
-                yield facts.say(
-                    "{num} outcomes lie {below} the {minimum}, but fill={fill!r} needs noisy "
-                    "outcomes on one side of it, at most outcome_bound away",
-                    num=num_below,
-                    fill=self.fill,
-                )
+                yield facts.say(BELOW_FILLS, num=num_below, fill=self.fill)
             farthest = float((outcomes[j] - value).abs().max()) if len(outcomes[j]) else 0.0
             if farthest > bound * (1.0 + 1e-9):
-                yield facts.say(
-                    "an observed outcome is {farthest:.4g} from the {minimum}, more than "
-                    "outcome_bound = {bound:.4g}",
-                    farthest=farthest,
-                    bound=bound,
-                )
-
-
-ALL_QUERIES_ENTER = (
-    "X_pending has every query that is waited for, and each query that was given up, failed or was "
-    "retracted is a row of the model with the {minimum} as its outcome"
-)
-"""What the user of a drop-in must ensure; a loop does it by itself."""
-
-
-NOT_COVERED = (
-    "no theorem covers this width with censored feedback; outcome_bound was added as Verma, Dai "
-    "and Low 2022 add it to IGP-UCB's"
-)
-"""The gap of a width that has a theorem without delays only."""
+                yield facts.say(BEYOND_BOUND, farthest=farthest, bound=bound)
 
 
 def _no_gaps(facts: Facts) -> Iterable[str]:
@@ -481,7 +465,7 @@ class CensoredWidth(WidthRule):
             inner = rule.guarantee(summary, self.round_number, replace(facts, draws=False))
             lost = () if inner.theorem is None else (NOT_COVERED,)
             return guarantee_of(
-                Theorem("censored feedback, {inner}"),
+                WITH_CENSORING,
                 facts,
                 inner.constants,
                 (*inner.gaps, *lost, *self.gaps(facts)),
@@ -491,7 +475,7 @@ class CensoredWidth(WidthRule):
         if self.outcome_bound is None:
             not_given = (*not_given, "outcome_bound")
         else:
-            constants = bound_constants(rule.delta, outcome_bound=self.outcome_bound)
+            constants = bound_constants(outcome_bound=self.outcome_bound)
         form = "in the form for every lam" if self.any_lambda else "as printed"
         if self.bounded_outcomes:
             form = "in the form for bounded outcomes"

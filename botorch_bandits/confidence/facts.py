@@ -299,7 +299,7 @@ class _Texts(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> Any:
         if isinstance(value, tuple):
-            return ", ".join(map(str, value))
+            return ", ".join(format(each, format_spec) for each in value)
         if "|" in format_spec:
             return counted(value, *format_spec.split("|"))
         return super().format_field(value, format_spec)

@@ -36,7 +36,6 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
-    check_nonnegative,
     check_positive,
     check_probability,
     store_checked,
@@ -48,17 +47,26 @@ from botorch_bandits.confidence.theorems import (
     GP_UCB_ON_A_BOX,
     GP_UCB_ON_ARMS,
     IRGP_UCB,
-    Theorem,
     guarantee_of,
 )
 from botorch_bandits.confidence.width_rules import (
-    IS_HEURISTIC,
-    ConstantWidth,
     PriorSummary,
     WidthRule,
     check_all_nonnegative,
 )
 from botorch_bandits.random_streams import generator
+
+
+def store_numbers(rule: WidthRule, *counts: str) -> None:
+    """Store the ingredients of a rule as Python numbers, after checking that they are positive.
+
+    Args:
+        rule: A frozen dataclass of numbers.
+        *counts: The names of those that are integers.
+    """
+    for name, value in vars(rule).items():
+        checked = check_integer(name, value, 1) if name in counts else check_positive(name, value)
+        store_checked(rule, **{name: checked})
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:
@@ -158,32 +166,23 @@ class FiniteArmsWidth(WidthRule):
         delta: The bound fails with at most this probability.
     """
 
-    theorem_of_srinivas: ClassVar[int | None] = 1
-
     num_arms: int
     delta: float
     needs_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        store_checked(self, num_arms=check_integer("num_arms", self.num_arms, minimum=1))
-        store_checked(self, delta=check_probability("delta", self.delta))
+        store_numbers(self, "num_arms")
+        gp_ucb_finite_width(round_number=1, **vars(self))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the width does not depend on the model."""
-        return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
+        return gp_ucb_finite_width(round_number=round_number, **vars(self))
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        return guarantee_of(GP_UCB_ON_ARMS, summary.known_to(facts), constants)
-
-
-def _largest_unit(summary: PriorSummary) -> float:
-    """Return the prior standard deviation, the unit of 1 / t^2; 0 if it cannot be read."""
-    units = (float(prior.standard_deviation.max()) for prior in summary.readable.values())
-    return max(units, default=0.0)
+        return guarantee_of(GP_UCB_ON_ARMS, summary.known_to(facts), vars(self))
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,6 @@ class CompactBoxWidth(WidthRule):
         delta: The bound fails with at most this probability.
     """
 
-    theorem_of_srinivas: ClassVar[int | None] = 2
-
     dim: int
     side_length: float
     smoothness_a: float
@@ -209,15 +206,8 @@ class CompactBoxWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        store_checked(
-            self,
-            dim=check_integer("dim", self.dim, minimum=1),
-            side_length=check_positive("side_length", self.side_length),
-            smoothness_a=check_positive("smoothness_a", self.smoothness_a),
-            smoothness_b=check_positive("smoothness_b", self.smoothness_b),
-            delta=check_probability("delta", self.delta),
-        )
-        self._width_for_unit(1, torch.ones((), dtype=DTYPE))
+        store_numbers(self, "dim")
+        gp_ucb_compact_width(round_number=1, **vars(self))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         priors = list(summary.active.values())
@@ -226,80 +216,17 @@ class CompactBoxWidth(WidthRule):
                 f"Theorem 2 covers one output, but {len(priors)} are scalarized. Use "
                 "ImprovedUpperConfidenceBound, or an explicit width=."
             )
-        return self._width_for_unit(round_number, priors[0].standard_deviation.detach().cpu())
+        unit = priors[0].standard_deviation.detach().cpu()
+        given = {**vars(self), "smoothness_b": self.smoothness_b / unit}
+        return gp_ucb_compact_width(round_number=round_number, **given)
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        constants = {
-            "dim": float(self.dim),
-            "side_length": self.side_length,
-            "smoothness_a": self.smoothness_a,
-            "smoothness_b": self.smoothness_b,
-            "delta": self.delta,
-        }
-        tail = _largest_unit(summary)
-        return guarantee_of(GP_UCB_ON_A_BOX, summary.known_to(facts), constants, tail=tail)
-
-    def _width_for_unit(self, round_number: int, unit: Tensor) -> Tensor:
-        return gp_ucb_compact_width(
-            self.dim,
-            round_number,
-            self.delta,
-            self.side_length,
-            self.smoothness_a,
-            self.smoothness_b / unit,
-        )
-
-
-@dataclass(frozen=True)
-class WidthOfEachModel(WidthRule):
-    """A constant width for each model of a batch, like a ``beta`` of several numbers in BoTorch.
-
-    Attributes:
-        values: The factor of the posterior standard deviation of each model, at least 0.
-    """
-
-    values: tuple[float, ...]
-
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`.
-
-        Args:
-            summary: The prior summary of the batch.
-            round_number: Not used.
-
-        Raises:
-            ValueError: If the batch has another number of models.
-        """
-        shape = summary.model.batch_shape
-        if shape != (len(self.values),):
-            raise ValueError(
-                f"beta has {len(self.values)} entries, but the model has the batch shape "
-                f"{tuple(shape)}. Give one number, or one per model of the batch."
-            )
-        return torch.tensor(self.values, dtype=torch.float64)
-
-    def guarantee(
-        self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
-    ) -> Guarantee:
-        theorem = Theorem("a constant width for each model of a batch")
-        return guarantee_of(theorem, facts, {}, (IS_HEURISTIC,))
-
-
-def width_of_beta(beta: float | Tensor) -> WidthRule:
-    """Return the constant width that corresponds to a ``beta`` of BoTorch, its square root.
-
-    Args:
-        beta: At least 0; one number, or a vector with one number per model of a batch.
-
-    Raises:
-        ValueError: If a number is negative or not finite.
-    """
-    if isinstance(beta, Tensor) and beta.dim() == 1 and len(beta) > 1:
-        checked = tuple(check_nonnegative("beta", value) for value in beta.tolist())
-        return WidthOfEachModel(tuple(math.sqrt(value) for value in checked))
-    return ConstantWidth(math.sqrt(check_nonnegative("beta", beta)))
+        # the discretization adds at most the prior standard deviation over t^2
+        units = (float(prior.standard_deviation.max()) for prior in summary.readable.values())
+        tail = max(units, default=0.0)
+        return guarantee_of(GP_UCB_ON_A_BOX, summary.known_to(facts), vars(self), tail=tail)
 
 
 # --- IRGP-UCB -------------------------------------------------------------------------------------
@@ -354,8 +281,7 @@ class RandomizedWidth(WidthRule):
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        constants = {"num_arms": float(self.num_arms)}
-        return guarantee_of(IRGP_UCB, summary.known_to(facts), constants)
+        return guarantee_of(IRGP_UCB, summary.known_to(facts), {"num_arms": self.num_arms})
 
 
 # --- GP-UCB-CPD -----------------------------------------------------------------------------------
@@ -506,38 +432,14 @@ class ChangePointWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        store_checked(
-            self,
-            horizon=check_integer("horizon", self.horizon, minimum=1),
-            smoothness=check_positive("smoothness", self.smoothness),
-            dim=check_integer("dim", self.dim, minimum=1),
-            width_constant=check_positive("width_constant", self.width_constant),
-        )
-        gp_ucb_cpd_width(1, self.horizon, self.smoothness, self.dim, self.width_constant)
+        store_numbers(self, "horizon", "dim")
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; there is one query fewer than there are rounds."""
-        so_far = max(round_number - 1, 1)
-        return gp_ucb_cpd_width(
-            so_far, self.horizon, self.smoothness, self.dim, self.width_constant
-        )
+        return gp_ucb_cpd_width(max(round_number - 1, 1), **vars(self))
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
         exponent = regret_exponent(self.smoothness, self.dim)
-        gaps = [
-            "the theorem does not say how large D must be; its lemma requires at least 1, and the "
-            "experiments of the paper use 0.02"
-        ]
-        if exponent >= 1.0:
-            rate = f"the rate of the theorem is not sublinear: T to the power {exponent:.4g}"
-            gaps.insert(0, rate)
-        constants = {
-            "horizon": float(self.horizon),
-            "smoothness": float(self.smoothness),
-            "dim": float(self.dim),
-            "width_constant": float(self.width_constant),
-            "regret_exponent": exponent,
-        }
-        return guarantee_of(GP_UCB_CPD, facts, constants, gaps)
+        return guarantee_of(GP_UCB_CPD, facts, {**vars(self), "regret_exponent": exponent})

@@ -145,6 +145,8 @@ class RegretStatement(Statement):
         num_points: For draws, the number of points on which each is made, if it is the same in all
             rounds.
         prior_deviation: For draws, the prior standard deviation, in raw outcome units.
+        source_of_run: Where the number for a whole run is that is known before it; empty if there
+            is none.
     """
 
     factor: float | None = None
@@ -158,6 +160,7 @@ class RegretStatement(Statement):
     quantity: str = "the regret"
     num_points: int | None = None
     prior_deviation: float | None = None
+    source_of_run: str = ""
 
     @property
     def total(self) -> float | None:

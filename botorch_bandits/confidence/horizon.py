@@ -58,6 +58,7 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
 )
+from botorch_bandits.confidence.facts import ALONE
 from botorch_bandits.confidence.gp_ucb import (
     change_point_rate,
     change_point_spacing,
@@ -65,7 +66,25 @@ from botorch_bandits.confidence.gp_ucb import (
 )
 from botorch_bandits.confidence.guarantee import Forecast, RegretStatement
 from botorch_bandits.confidence.igp_ucb import BoundedNorm
-from botorch_bandits.confidence.theorems import LEAST_LAM
+from botorch_bandits.confidence.theorems import (
+    GAIN_OF_RUN,
+    LEAST_LAM,
+    MARGIN_OF_NOISY,
+    MULTIPLIERS_OF_NOISY,
+    NO_RUN_OF_NOISY,
+    NO_VIOLATION_OF_EXACT,
+    OTHER_ROUNDS,
+    RATE_OF_CHANGES,
+    REGRET_OF_EXACT,
+    REGRET_OF_NOISY,
+    REGRET_OF_RUN,
+    SMALL_MARGIN_OF_NOISY,
+    SPACING_OF_CHANGES,
+    SPACING_WITH_SIZE,
+    VIOLATION_AS_OBSERVED,
+    VIOLATION_OF_EXACT,
+    VIOLATION_OF_NOISY,
+)
 from botorch_bandits.penalties import Penalty
 
 GainFunction = Callable[[int], float]
@@ -348,7 +367,6 @@ def exact_constraints_bounds(
     Raises:
         ValueError: If an argument is out of its range, or the penalty is not of Algorithm 2.
     """
-    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
     if penalty.is_linear:
         raise ValueError(
             "penalty is Linear, which belongs to Algorithm 3; use noisy_constraints_bounds, or "
@@ -578,9 +596,6 @@ def _invert(penalty: Penalty, log_value: float) -> float:
 
 # --- what a run is told of them -------------------------------------------------------------------
 
-CHOWDHURY, SRINIVAS = "Chowdhury and Gopalan 2017", "Srinivas et al. 2010"
-VERMA, SHI, AVANESOV = "Verma, Dai and Low 2022", "Shi and Eryilmaz 2022", "Avanesov"
-
 MOST_ROUNDS_OF_DRAWS = 50_000
 """The bounds of draws are sums over rounds, which take part of a second for this many."""
 
@@ -597,7 +612,6 @@ class Run:
         lam: The noise variance of the model over the prior variance.
         norm: What is assumed of the function, for all delta; None if a bound is not one number.
         max_delay: ``m`` of censored feedback, in rounds.
-        has_contexts: Whether there are contexts.
         repeats: How much larger the bound on the regret is because points are played again.
     """
 
@@ -608,67 +622,53 @@ class Run:
     lam: float
     norm: BoundedNorm | None = None
     max_delay: int = 0
-    has_contexts: bool = False
     repeats: float = 1.0
 
 
 def forecasts_of_regret(
-    run: Run, regret: RegretStatement, srinivas: tuple[int, float] | None = None
+    run: Run, regret: RegretStatement, width: float | None = None
 ) -> Iterator[Forecast]:
     """Yield the bounds on gain and regret without constraints.
 
     Args:
         run: The run.
         regret: What is guaranteed of the regret, with the rounds so far.
-        srinivas: The number of the theorem of Srinivas et al. 2010 that has the width, and the
-            width of the last round; None for other widths.
+        width: The width of the last round, if it does not depend on the outcomes.
     """
     T = run.num_rounds
-    of_gain = f"the information gain of any {T} rounds is at most"
-    yield Forecast(run.name_of_gain, of_gain, run.gain(T))
-    found = _regret_of_horizon(run, regret, srinivas)
+    yield GAIN_OF_RUN.of(run.gain(T), num_rounds=T, name=run.name_of_gain)
+    bound = _regret_of_horizon(run, regret, width)
     has_extras = regret.tail or regret.num_points is not None
-    if found is None or (run.repeats > 1.0 and has_extras):
+    if bound is None or not regret.source_of_run or (run.repeats > 1.0 and has_extras):
         return
-    theorem, bound = found
     bound *= run.repeats
     if regret.num_others and regret.largest is None:
         return
     if regret.largest is not None:
         bound = min(bound + regret.largest * regret.num_others, regret.largest * T)
-    at_hand = "" if regret.covers_pending else " with the outcomes of all earlier rounds"
-    others = f" (and {regret.num_others} others so far)" if regret.num_others else ""
-    times = "rho_m times the" if regret.quantity != "the regret" else "the"
-    what = f"{times} cumulative regret of {T} rounds that the method chooses{at_hand}{others}"
-    yield Forecast(theorem, f"{what} is at most", bound)
+    others = ALONE.say(OTHER_ROUNDS, num_others=regret.num_others) if regret.num_others else ""
+    words = {"source": regret.source_of_run, "num_rounds": T, "others": others}
+    yield REGRET_OF_RUN[regret.covers_pending].of(bound, **words)
 
 
-def _regret_of_horizon(
-    run: Run, regret: RegretStatement, srinivas: tuple[int, float] | None
-) -> tuple[str, float] | None:
-    """Return the theorem and its number in raw outcome units, if there is one for this width."""
+def _regret_of_horizon(run: Run, regret: RegretStatement, width: float | None) -> float | None:
+    """Return the bound in raw outcome units, if there is one for this width."""
     T, gain, s, norm = run.num_rounds, run.gain, run.deviation, run.norm
-    if srinivas is not None:
-        number, width = srinivas
+    if norm is not None and regret.delta is not None:
+        norm = replace(norm, delta=regret.delta)
+        if norm.is_mixture:
+            width = float(norm.width(_gain(gain, T - 1)))
+    if width is not None:
         bound = s * regret_bound_of_width(width, T, gain, run.lam)
-        return f"{SRINIVAS}, Theorem {number}", bound + math.pi**2 / 6.0 * regret.tail
-    if norm is None or regret.delta is None:
+        return bound + math.pi**2 / 6.0 * regret.tail
+    if norm is None:
         return None
-    norm = replace(norm, delta=regret.delta)
-    if norm.is_mixture:
-        width = float(norm.width(_gain(gain, T - 1)))
-        name = "Flynn and Reeb 2024, with the sum of deviations by the gain"
-        return name, s * regret_bound_of_width(width, T, gain, run.lam)
-    names = f"{CHOWDHURY}, Theorem 3", f"{CHOWDHURY}, Theorem 4"
-    if norm.outcome_bound is not None:
-        plural, more = ("s", " and 4") if run.has_contexts else ("", "")
-        names = f"{VERMA}, Theorem{plural} 2{more}", f"{VERMA}, Theorem{plural} 3{more}"
     if regret.factor is not None:
-        return names[0], s * igp_ucb_regret_bound(T, gain, norm, run.max_delay)
+        return s * igp_ucb_regret_bound(T, gain, norm, run.max_delay)
     if regret.num_points is None or T > MOST_ROUNDS_OF_DRAWS:
         return None
     some, points = _at_some_rounds(gain, T), regret.num_points
-    return names[1], s * gp_ts_regret_bound(T, some, norm, points, max_delay=run.max_delay)
+    return s * gp_ts_regret_bound(T, some, norm, points, max_delay=run.max_delay)
 
 
 def _at_some_rounds(gain: GainFunction, horizon: int) -> GainFunction:
@@ -702,18 +702,16 @@ def forecasts_of_exact_epochs(
         penalty: ``psi``.
         unconstrained_gap: ``Delta``, in raw outcome units, if it is known.
     """
-    epochs, of_run = _epochs_of(run, epoch_length)
+    words = _epochs_of(run, epoch_length)
+    epochs = words["num_epochs"]
     given = epochs, epoch_length, run.gain, norm, penalty, 0.0, num_constraints
     regret = run.deviation * exact_constraints_bounds(*given).regret
-    yield Forecast(f"{SHI}, (11)", f"the regret {of_run} is at most", regret)
+    yield REGRET_OF_EXACT.of(regret, **words)
     if unconstrained_gap is None:
-        needed = "the violation has a number if unconstrained_gap= is given, the amount by "
-        needed += "which the largest reward exceeds the best feasible one"
-        yield Forecast(f"{SHI}, (12)", needed)
+        yield NO_VIOLATION_OF_EXACT.of()
         return
     known = epochs, epoch_length, regret, penalty, unconstrained_gap, num_constraints
-    worst = exact_violation_bound(*known)
-    yield Forecast(f"{SHI}, (12)", f"the violation {of_run} is at most", worst)
+    yield VIOLATION_OF_EXACT.of(exact_violation_bound(*known), **words)
 
 
 def forecasts_of_noisy_epochs(
@@ -740,34 +738,31 @@ def forecasts_of_noisy_epochs(
         largest_reward: ``Q``.
         largest_constraint: ``M``.
     """
-    (epochs, of_run), s, name = _epochs_of(run, epoch_length), run.deviation, f"{SHI}, Theorem 2"
-    given = epochs, epoch_length, run.gain, norm
+    words, s = _epochs_of(run, epoch_length), run.deviation
+    given = words["num_epochs"], epoch_length, run.gain, norm
     needed = s * smallest_slater_margin(*given, num_constraints)
-    of_length = f"it needs, with epochs of {epoch_length}, a Slater margin above"
-    yield Forecast(name, of_length, needed)
+    yield MARGIN_OF_NOISY.of(needed, **words)
     if slater_margin is None or largest_constraint is None:
-        missing = "regret and violation have numbers with slater_margin= and largest_constraint="
-        yield Forecast(name, missing)
+        yield NO_RUN_OF_NOISY.of()
         return
     if slater_margin <= needed:
-        yield Forecast(name, f"a margin of {slater_margin:g} is too small; longer epochs need less")
+        yield SMALL_MARGIN_OF_NOISY.of(margin=slater_margin)
         return
     # in the first epoch the penalized function is the reward itself, so that B bounds it
     reward = float(norm.rkhs_bound) if largest_reward is None else largest_reward / s
     sizes = slater_margin / s, reward, largest_constraint / s
     bounds = noisy_constraints_bounds(*given, step_size * s, *sizes, num_constraints)
     assert bounds.realized_violation is not None
-    yield Forecast(name, f"the regret {of_run} is at most", s * bounds.regret)
-    yield Forecast(name, f"the violation {of_run} is at most", s * bounds.violation)
-    of_observed = f"the violation {of_run}, of constraint values as observed, is at most"
-    yield Forecast(f"{SHI}, Appendix D", of_observed, s * bounds.realized_violation)
-    yield Forecast(f"{name}, (33)", "the norm of the multipliers is at most", bounds.multiplier)
+    yield REGRET_OF_NOISY.of(s * bounds.regret, **words)
+    yield VIOLATION_OF_NOISY.of(s * bounds.violation, **words)
+    yield VIOLATION_AS_OBSERVED.of(s * bounds.realized_violation, **words)
+    yield MULTIPLIERS_OF_NOISY.of(bounds.multiplier)
 
 
-def _epochs_of(run: Run, length: int) -> tuple[int, str]:
-    """Return the number of epochs of a run, and these epochs in words."""
+def _epochs_of(run: Run, length: int) -> dict[str, int]:
+    """Return the numbers of rounds and of whole epochs of a run, by name."""
     epochs = math.ceil(run.num_rounds / length)
-    return epochs, f"of {epochs * length} rounds, {epochs} epochs of {length},"
+    return {"num_epochs": epochs, "num_rounds": epochs * length, "length": length}
 
 
 def forecasts_of_changes(
@@ -790,20 +785,13 @@ def forecasts_of_changes(
         smallest_change: ``Delta``, if it is known.
         has_width: Whether the width is that of the theorem.
     """
-    spacing = f"sqrt(max T_i) / min T_i {what}, which should tend to 0, is"
-    value = change_point_spacing(periods, None, smoothness, dim)
-    yield Forecast(f"{AVANESOV}, (3.10)", spacing, value)
+    given = periods, smallest_change, smoothness, dim
+    spacing = change_point_spacing(periods, None, smoothness, dim)
+    yield SPACING_OF_CHANGES.of(spacing, periods=what)
     if smallest_change is not None:
-        spacing = f"with Delta = {smallest_change:g} and its logarithm, this is"
-        value = change_point_spacing(periods, smallest_change, smoothness, dim)
-        yield Forecast(f"{AVANESOV}, (3.8)", spacing, value)
-    if not has_width:
-        return
-    power = 2.0 + 2.0 / (2.0 * smoothness + dim)
-    grows = (
-        "the expected regret grows as the lengths of periods to the power "
-        f"{regret_exponent(smoothness, dim):.4g}: {what} it is an unknown constant times"
-    )
-    value = change_point_rate(periods, smallest_change or 1.0, smoothness, dim)
-    rest = "" if smallest_change is not None else f" Delta^-{power:.4g}"
-    yield Forecast(f"{AVANESOV}, (3.9)", grows, value, rest)
+        yield SPACING_WITH_SIZE.of(change_point_spacing(*given), change=smallest_change)
+    if has_width:
+        power = 2.0 + 2.0 / (2.0 * smoothness + dim)
+        words = {"exponent": regret_exponent(smoothness, dim), "power": power, "periods": what}
+        rate = change_point_rate(periods, smallest_change or 1.0, smoothness, dim)
+        yield RATE_OF_CHANGES[smallest_change is not None].of(rate, **words)

@@ -387,7 +387,7 @@ class NormBounds:
         bounds: dict[str, NoiseBound] = {"rkhs_bound": self.rkhs_bound}
         if not facts.bounded_outcomes:
             bounds["noise_bound"] = self.noise_bound
-        constants = {**bound_constants(self.delta, **bounds), **facts.constants}
+        constants = {**bound_constants(delta=self.delta, **bounds), **facts.constants}
         known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
         constants |= {name: value for name, value in known.items() if value is not None}
         constants |= constants_of_means(facts)
@@ -566,7 +566,6 @@ class RKHSWidth(WidthRule):
     rkhs_bound: float | Tensor
     gain_bound: GainBound
     delta: float
-    theorem_of_srinivas: ClassVar[int | None] = 3
     needs_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -595,7 +594,7 @@ class RKHSWidth(WidthRule):
         if realized and gain < max(realized) - 1e-9:
             small = {"small_gain": gain, "realized_gain": max(realized)}
         facts = summary.known_to(facts, **small)
-        constants = bound_constants(self.delta, rkhs_bound=self.rkhs_bound)
+        constants = bound_constants(delta=self.delta, rkhs_bound=self.rkhs_bound)
         return guarantee_of(
             GP_UCB_IN_THE_RKHS,
             facts,

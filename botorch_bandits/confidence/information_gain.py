@@ -71,6 +71,19 @@ from botorch_bandits.checks import (
     check_integer,
     check_positive,
 )
+from botorch_bandits.confidence.facts import ALONE
+from botorch_bandits.confidence.theorems import (
+    GAIN_IS_RATE,
+    GAIN_OF_ANOTHER_BOX,
+    GAIN_OF_BOX,
+    GAIN_OF_FEW_POINTS,
+    GAIN_OF_OTHER_NOISE,
+    GAIN_OF_OTHER_POINTS,
+    GAIN_OF_POINTS,
+    GAIN_OF_POINTS_ON_A_BOX,
+    GAIN_OF_UNKNOWN_POINTS,
+    GAIN_OF_USER,
+)
 
 
 def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Tensor:
@@ -152,6 +165,28 @@ class GainDomain:
             )
         return all(tuple(row) in self._rows for row in points.tolist())
 
+    def gap_on(self, points: Tensor, contexts: Iterable[Tensor] | None, is_box: bool) -> str:
+        """Return the template of why a bound for this domain is none on another; empty if it is.
+
+        Args:
+            points: ``n x d``, the arms or the two ends of the box.
+            contexts: See :meth:`GainBound.gaps_on`.
+            is_box: Whether the other domain is a box.
+        """
+        joined = [points]
+        if contexts is not None:
+            joined = [torch.cat([each.expand(len(points), -1), points], -1) for each in contexts]
+        if self.num_points is None:
+            return "" if all(map(self.has, joined)) else GAIN_OF_ANOTHER_BOX
+        if is_box:
+            return GAIN_OF_POINTS_ON_A_BOX
+        if self.points is None and contexts is not None:
+            return GAIN_OF_UNKNOWN_POINTS
+        if self.points is None:
+            return GAIN_OF_FEW_POINTS if self.num_points < len(points) else ""
+        is_among = all(map(self.has, joined))
+        return "" if is_among else GAIN_OF_OTHER_POINTS[contexts is not None]
+
 
 class GainBound(ABC):
     """A bound on the maximal information gain as a function of the number of observations.
@@ -174,17 +209,10 @@ class GainBound(ABC):
     def assumption(self) -> str:
         """The assumption that a user of the bound makes, in words."""
         if self.domain is None:
-            return "the gain bound is for this domain, this kernel and this noise variance"
+            return GAIN_OF_USER
         if self.domain.bounds is not None:
-            return (
-                "the gain bound is for this kernel, this noise variance and a box that contains "
-                "all points that are played"
-            )
-        number = self.domain.num_points
-        return (
-            f"the gain bound is for {number} points, this kernel and this noise variance; the "
-            "points that are played are among them"
-        )
+            return GAIN_OF_BOX
+        return ALONE.say(GAIN_OF_POINTS, num_points=self.domain.num_points)
 
     def gaps_on(
         self,
@@ -200,41 +228,13 @@ class GainBound(ABC):
                 inputs; None without contexts.
             bounds: ``2 x d``, the bounds of the box; None for arms.
         """
-        domain, points = self.domain, choices if bounds is None else bounds
-        if domain is None:
+        if self.domain is None:
             return []
-
-        def has_all(points: Tensor) -> bool:
-            if contexts is None:
-                return domain.has(points)
-            joined = (torch.cat([c.expand(len(points), -1), points], -1) for c in contexts)
-            return all(map(domain.has, joined))
-
-        if domain.bounds is not None:
-            if points is None or has_all(points):
-                return []
-            return [
-                "the gain bound is for another box, which does not contain all points of the "
-                "domain; build it for the domain's, such as BoxGain(domain.bounds, kernel, lam)"
-            ]
-        assert domain.num_points is not None
-        made = f"the gain bound is for {domain.num_points} points"
-        remedy = "build it for them, such as WaterFillingGain.on(choices, kernel, lam)"
-        if choices is None:
-            return [
-                f"{made}, which says nothing about a box; leave information_gain= out, or use "
-                "BoxGain(domain.bounds, kernel, lam)"
-            ]
-        if domain.points is None:
-            if contexts is not None:
-                return [f"{made} that were not given (points=), and there are contexts"]
-            if domain.num_points < len(choices):
-                return [f"{made}, but there are {len(choices)} arms; {remedy}"]
-            return []
-        if has_all(choices):
-            return []
-        where = "" if contexts is None else " with the contexts so far"
-        return [f"{made}, but not all arms{where} are among them; {remedy}"]
+        points = choices if bounds is None else bounds
+        assert points is not None
+        gap = self.domain.gap_on(points, contexts, is_box=choices is None)
+        words = {"num_points": self.domain.num_points, "num_arms": len(points)}
+        return [ALONE.say(gap, **words)] if gap else []
 
     def gaps_with(self, lam: float | None) -> list[str]:
         """Return the reasons why it is not a bound for a model.
@@ -243,14 +243,11 @@ class GainBound(ABC):
             lam: The model's noise variance over its prior variance; None if it cannot be read.
         """
         if not self.is_upper_bound:
-            return ["the information gain is a growth rate, not a bound"]
+            return [GAIN_IS_RATE]
         made_for = None if self.domain is None else self.domain.lam
         if made_for is None or lam is None or made_for <= lam * (1.0 + 1e-6):
             return []
-        return [
-            f"the gain bound was made with lam = {made_for:.4g}, and the model's is {lam:.4g}, for "
-            "which the gain is larger"
-        ]
+        return [ALONE.say(GAIN_OF_OTHER_NOISE, made_for=made_for, lam=lam)]
 
     def __call__(self, num_observations: int) -> float:
         """Return the bound in nats; 0 for no observations.

@@ -6,13 +6,20 @@ are read, and only here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
+from botorch_bandits.checks import (
+    check_nonnegative,
+    check_one_of,
+    check_probability,
+    entries_of,
+    in_lists,
+)
 from botorch_bandits.confidence.censored import CensoredWidth
 from botorch_bandits.confidence.dmm import RidgeTerms
-from botorch_bandits.confidence.gp_ucb import CompactBoxWidth, FiniteArmsWidth, width_of_beta
+from botorch_bandits.confidence.gp_ucb import CompactBoxWidth, FiniteArmsWidth
 from botorch_bandits.confidence.igp_ucb import (
     DEFAULT_RKHS_BOUND,
     KernelizedWidth,
@@ -33,7 +40,9 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
         rkhs_bound, information_gain, delta
     ),
     ("width",): lambda width, delta: ConstantWidth(width),
-    ("beta",): lambda beta, delta: width_of_beta(beta),
+    ("beta",): lambda beta, delta: ConstantWidth(
+        tuple(math.sqrt(check_nonnegative("beta", each)) for each in entries_of(in_lists(beta)))
+    ),
 }
 """The ingredients of each width, and the function that makes a rule of them."""
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from botorch_bandits.confidence.facts import Facts
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.facts import ALONE, Facts
+from botorch_bandits.confidence.guarantee import Forecast, Guarantee, RegretStatement, Statement
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ def voided(when: str | Callable[[Facts], Any], says: str, *voids: str) -> Hypoth
         *voids: See :class:`Hypothesis`.
     """
     return Hypothesis(when, says, voids=voids)
+
+
+def never(says: str) -> Hypothesis:
+    """Return a hypothesis that is not met in any use.
+
+    Args:
+        says: See :class:`Hypothesis`.
+    """
+    return voided(lambda f: True, says)
 
 
 # --- assumptions --------------------------------------------------------------------------------
@@ -360,6 +369,40 @@ GAIN = (
 )
 """What widths need of an information gain that a user gives."""
 
+GAIN_IS_RATE = "the information gain is a growth rate, not a bound"
+GAIN_OF_OTHER_NOISE = (
+    "the gain bound was made with lam = {made_for:.4g}, and the model's is {lam:.4g}, for which "
+    "the gain is larger"
+)
+GAIN_OF_USER = "the gain bound is for this domain, this kernel and this noise variance"
+GAIN_OF_BOX = (
+    "the gain bound is for this kernel, this noise variance and a box that contains all points "
+    "that are played"
+)
+GAIN_OF_POINTS = (
+    "the gain bound is for {num_points} points, this kernel and this noise variance; the points "
+    "that are played are among them"
+)
+"""What is assumed of a bound on the gain: of a user's own, of a box and of points."""
+
+GAIN_OF_ANOTHER_BOX = (
+    "the gain bound is for another box, which does not contain all points of the domain; build it "
+    "for the domain's, such as BoxGain(domain.bounds, kernel, lam)"
+)
+_GAIN_OF = "the gain bound is for {num_points} points"
+_ON_POINTS = "build it for them, such as WaterFillingGain.on(choices, kernel, lam)"
+GAIN_OF_POINTS_ON_A_BOX = (
+    f"{_GAIN_OF}, which says nothing about a box; leave information_gain= out, or use "
+    "BoxGain(domain.bounds, kernel, lam)"
+)
+GAIN_OF_UNKNOWN_POINTS = f"{_GAIN_OF} that were not given (points=), and there are contexts"
+GAIN_OF_FEW_POINTS = f"{_GAIN_OF}, but there are {{num_arms}} arms; {_ON_POINTS}"
+GAIN_OF_OTHER_POINTS = {
+    False: f"{_GAIN_OF}, but not all arms are among them; {_ON_POINTS}",
+    True: f"{_GAIN_OF}, but not all arms with the contexts so far are among them; {_ON_POINTS}",
+}
+"""The gap by whether there are contexts."""
+
 OF_DRAWS = (
     Hypothesis(lambda f: f.draws and f.on_choices, "regret is against the best of the choices"),
     Hypothesis(lambda f: f.draws and not (f.has_tasks or f.is_stationary), _AT_MOST_ONE),
@@ -411,6 +454,36 @@ OF_CENSORED = (
     ),
 )
 """What theorems on censored feedback need of noise, outcomes and bounds."""
+
+STANDARD_DEVIATIONS_WITH_NOISE = "standard deviations include the noise"
+SUM_AS_PUBLISHED = "the terms of pending queries are those of the published code"
+FILL_AS_PUBLISHED = "the published code has no fill={fill!r}, and no theorem covers both"
+UNKNOWN_MINIMUM = "the {minimum} is unknown; a confidence bound replaces it"
+LOWERED_MINIMUM = "the {minimum} was moved to an observed outcome"
+UNREADABLE_MEAN = "the prior mean cannot be read; it must equal the {minimum}"
+_GIVE_MEAN = "give the model a fixed prior mean of {told:g} (BanditGP: prior_mean=)"
+OTHER_MEAN = {
+    False: f"the prior mean differs from the {{minimum}} by {{difference:.4g}}; {_GIVE_MEAN}",
+    True: (
+        "the prior mean differs from the {minimum} by {difference:.4g}; state minimum={told:g} and "
+        f"{_GIVE_MEAN}"
+    ),
+}
+"""The gap by whether the minimum was moved to an outcome."""
+
+BELOW_FILLS = (
+    "{num} outcomes lie {below} the {minimum}, but fill={fill!r} needs noisy outcomes on one side "
+    "of it, at most outcome_bound away"
+)
+BEYOND_BOUND = (
+    "an observed outcome is {farthest:.4g} from the {minimum}, more than outcome_bound = "
+    "{bound:.4g}"
+)
+ALL_QUERIES_ENTER = (
+    "X_pending has every query that is waited for, and each query that was given up, failed or was "
+    "retracted is a row of the model with the {minimum} as its outcome"
+)
+"""What the user of a drop-in must ensure; a loop does it by itself."""
 
 OF_RULES = (
     voided(
@@ -595,6 +668,23 @@ HYPOTHESES = (
 
 RATES = ("regret", "violation")
 
+NO_THEOREM = "no theorem is stated for it"
+"""The gap of an acquisition function that is not in the tables."""
+
+IN_EPOCH = "in epoch {number}: {gap}"
+"""The gap of an earlier epoch whose model has it."""
+
+NO_MORE_THAN_ASSUMED = (
+    "the bound on {quantity} says no more than the assumptions do: it is {bound:.6g} for "
+    "{num_bounded:round|rounds}, and no round can lose more than {largest:.6g} under them"
+)
+NO_MORE_THAN_OBSERVED = (
+    "the bound on {quantity} says no more than the outcomes do: it is {bound:.6g} for "
+    "{num_bounded:round|rounds}, and the largest and the smallest of the {num_outcomes} outcomes "
+    "differ by {spread:.6g}, so it would hold even if every round that it bounds had lost that much"
+)
+"""Notes on a bound that says nothing new."""
+
 NOT_EVERY_ROUND = (
     "{num} of {num_rounds} rounds were not chosen by the method with every outcome at hand, but "
     "the proof needs all of them to be"
@@ -712,7 +802,8 @@ class Theorem:
         violation: What it says about the violation of constraints, if anything.
         hypotheses: What it needs of the model and of the ingredients.
         assumptions: What it assumes whatever they are.
-        draws: The method whose draws are scaled by the width, and where its theorem is.
+        draws: The method whose draws are scaled by the width, where its theorem is, and where its
+            number for a whole run is.
         is_drawn: Whether it is about functions that are drawn from the model's prior.
     """
 
@@ -723,7 +814,7 @@ class Theorem:
     violation: Statement | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
     assumptions: tuple[str, ...] = ()
-    draws: tuple[str, str] | None = None
+    draws: tuple[str, str, str] | None = None
     is_drawn: bool = False
 
 
@@ -769,15 +860,22 @@ OF_NORM = (*PRIOR, *ALL_GIVEN, *NORM, *KERNEL, *NOISE, *UNITS)
 IGP_UCB = Theorem(
     "IGP-UCB width{varying}",
     "Chowdhury and Gopalan 2017, Theorem 2, {details}",
-    TWICE_THE_BOUND,
+    replace(TWICE_THE_BOUND, source_of_run="Chowdhury and Gopalan 2017, Theorem 3"),
     EVERYWHERE,
     hypotheses=(*OF_NORM, *RATIO, *GAIN, Hypothesis("variation", VARIES), *OF_DRAWS),
-    draws=("GP-TS", "Chowdhury and Gopalan 2017, Theorem 4, {details}"),
+    draws=(
+        "GP-TS",
+        "Chowdhury and Gopalan 2017, Theorem 4, {details}",
+        "Chowdhury and Gopalan 2017, Theorem 4",
+    ),
 )
 AMM = Theorem(
     "AMM width",
     "Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
-    TWICE_THE_BOUND,
+    replace(
+        TWICE_THE_BOUND,
+        source_of_run="Flynn and Reeb 2024, with the sum of deviations by the gain",
+    ),
     EVERYWHERE,
     hypotheses=(*OF_NORM, *RATIO),
     assumptions=(AS_OBSERVED,),
@@ -793,7 +891,7 @@ DMM = Theorem(
 GP_UCB_IN_THE_RKHS = Theorem(
     "GP-UCB in the RKHS",
     "Srinivas et al. 2010, Theorem 3",
-    TWICE_THE_BOUND,
+    replace(TWICE_THE_BOUND, source_of_run="Srinivas et al. 2010, Theorem 3"),
     EVERYWHERE,
     hypotheses=(*PRIOR, *GAIN, ON_ONE_LEVEL, *NORM, *KERNEL, AT_MOST_ONE),
     assumptions=(FIXED_PRIOR, BOUNDED_NOISE),
@@ -808,6 +906,7 @@ CENSORED = Theorem(
         factor=2.0,
         covers_pending=True,
         quantity="rho_m times the regret",
+        source_of_run="Verma, Dai and Low 2022, Theorem 2 (with contexts also Theorem 4)",
     ),
     Statement(
         "with {probability} {subject} (less the {minimum}) TIMES rho_m, the probability that an "
@@ -820,12 +919,20 @@ CENSORED = Theorem(
     draws=(
         "Thompson sampling, censored feedback",
         "Verma, Dai and Low 2022, Theorem 3, {details}",
+        "Verma, Dai and Low 2022, Theorem 3 (with contexts also Theorem 4)",
     ),
 )
+WITH_CENSORING = Theorem("censored feedback, {inner}")
+NOT_COVERED = (
+    "no theorem covers this width with censored feedback; outcome_bound was added as Verma, Dai "
+    "and Low 2022 add it to IGP-UCB's"
+)
+"""The gap of a width that has a theorem without delays only."""
+
 GP_UCB_ON_ARMS = Theorem(
     "GP-UCB on finitely many arms",
     "Srinivas et al. 2010, Theorem 1",
-    TWICE_THE_BOUND,
+    replace(TWICE_THE_BOUND, source_of_run="Srinivas et al. 2010, Theorem 1"),
     Statement(
         "with {probability} {subject} lies within the width of the posterior mean, on all arms "
         "(with contexts: at the context of each round) and in {rounds}{half}",
@@ -843,6 +950,7 @@ GP_UCB_ON_A_BOX = Theorem(
         "reset, if there are any) that {optimizes} is at most twice width times standard deviation "
         "at the point that it chose, plus the prior standard deviation times 1 / t^2",
         factor=2.0,
+        source_of_run="Srinivas et al. 2010, Theorem 2",
     ),
     Statement(
         "with {probability} {subject} lies within the width of the posterior mean, in {rounds}, at "
@@ -900,12 +1008,61 @@ LIST_ON_A_BOX = Theorem(
     ),
     is_drawn=True,
 )
+TOP_TWO = "top-two Thompson sampling, with the confidence bounds of {inner}"
+REGRET_OF_TOP_TWO = RegretStatement(
+    "no statement is made about the regret",
+    gaps=(
+        "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds no "
+        "matter how much is known: no regret bound is stated for it",
+        "what is proven about its draws is asymptotic and for independent arms: the posterior "
+        "probability that another arm is the best falls at the largest exponential rate that "
+        "leader_probability allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior "
+        "that correlates the arms is not covered, and nothing is stated here about any finite "
+        "number of rounds",
+    ),
+)
 GP_UCB_CPD = Theorem(
     "GP-UCB-CPD",
     "Avanesov, Theorem 3.1",
     RegretStatement("the expected regret grows more slowly than the horizon, for D large enough"),
+    hypotheses=(
+        voided(
+            lambda f: f.constants["regret_exponent"] >= 1.0,
+            "the rate of the theorem is not sublinear: T to the power {regret_exponent:.4g}",
+        ),
+        never(
+            "the theorem does not say how large D must be; its lemma requires at least 1, and the "
+            "experiments of the paper use 0.02"
+        ),
+    ),
 )
-
+A_CONSTANT = Theorem(
+    "constant width {width:g}",
+    hypotheses=(
+        voided(
+            lambda f: "width" in f.not_given,
+            "no bounds on the function were given; the default width, the constant {width:g}, is "
+            "not based on knowledge of this function: a theorem needs rkhs_bound= and noise_bound= "
+            "(with censored feedback outcome_bound= as well; GPUpperConfidenceBound: num_arms=), "
+            "and hyperparameters that were fixed before the data",
+        ),
+        never("a constant width is a heuristic"),
+    ),
+)
+A_CONSTANT_FOR_A_LIST = Theorem(
+    "upper confidence bound of a list of priors",
+    hypotheses=(
+        never(
+            "the width is a constant (given as width=, or 2 because nothing else is given), which "
+            "no theorem covers; on a box pass smoothness_a= and smoothness_b= (Theorem 2), on arms "
+            "num_arms= (Theorem 1), which a loop on Arms fills in unless width= is given"
+        ),
+    ),
+)
+MIXTURE_OF_A_LIST = Theorem(
+    "upper confidence bound of the mixture of a list of priors",
+    hypotheses=(never("no theorem covers the mixture; form='survivors' has one"),),
+)
 
 DRAWN = RegretStatement(
     "with {probability} {times}the {cumulative_regret} over the rounds that the method "
@@ -949,6 +1106,22 @@ SEPARATE_BOUNDS = {
     )
 }
 """What bounds on an outcome and each constraint say together, whether it is minimized or not."""
+
+PENALIZED_BOUND = {
+    True: "the upper confidence bound of the penalized {outcome} (as one weighted sum of outputs)",
+    False: "the upper confidence bound of the penalized {outcome} (output by output)",
+}
+"""The method by whether the penalty is linear, so that the sum has one bound."""
+
+WITHIN_LIMITS = "{outcome} and constraints lie within the limits at which bounds are clipped"
+"""What is assumed where bounds are clipped."""
+
+PENALIZED_DRAW = "Thompson sampling of a penalized {outcome}"
+NO_JOINT_DRAWS = "no theorem bounds the regret of joint draws of all outputs"
+"""Remark 1 draws the penalized outcome; separate draws of all outputs are another method."""
+
+PLAYED_BY = "{rule}, played by {inner}"
+"""The name of a method under a multiplier rule."""
 
 _SUBLINEAR = RegretStatement(
     "with {probability} the cumulative regret against the best fixed point that meets all "
@@ -1019,13 +1192,14 @@ def guarantee_of(
     if facts.draws and not source:
         method = f"Thompson sampling, {method}"
     elif facts.draws and theorem.draws is not None and regret is not None:
-        method, source = theorem.draws
+        method, source, of_run = theorem.draws
         words["times"] = "" if regret.quantity == "the regret" else "rho_m TIMES "
         words["at_hand"] = "" if regret.covers_pending else " with every outcome at hand"
         regret = replace(
             regret,
             wording=DRAWN.wording,
             factor=None,
+            source_of_run=of_run,
             num_points=facts.num_points,
             prior_deviation=facts.prior_deviation,
         )
@@ -1046,7 +1220,7 @@ def guarantee_of(
         bands=bands,
         regret=regret,
         violation=violation,
-        constants=constants,
+        constants={**constants},
         gaps=tuple(gaps),
         is_drawn=theorem.is_drawn,
     )
@@ -1095,3 +1269,103 @@ def union_of(each: Sequence[Guarantee], facts: Facts, method: str, delta: float)
         source=each[0].theorem,
         count=len(each),
     )
+
+
+# --- numbers that are known before a run ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What a theorem says about a whole run before it.
+
+    Attributes:
+        source: The template of where the theorem is.
+        says: The template of the text that precedes the number, or of why there is none.
+        rest: The template of the text that follows it.
+    """
+
+    source: str
+    says: str
+    rest: str = ""
+
+    def of(self, value: float | None = None, **words: Any) -> Forecast:
+        """Return the forecast.
+
+        Args:
+            value: The number, if there is one.
+            **words: The fields of the templates.
+        """
+        theorem, wording, rest = (
+            ALONE.say(each, **words) for each in (self.source, self.says, self.rest)
+        )
+        return Forecast(theorem, wording, value, rest)
+
+
+GAIN_OF_RUN = Foretold("{name}", "the information gain of any {num_rounds} rounds is at most")
+REGRET_OF_RUN = {
+    False: Foretold(
+        "{source}",
+        "the cumulative regret of {num_rounds} rounds that the method chooses with the outcomes of "
+        "all earlier rounds{others} is at most",
+    ),
+    True: Foretold(
+        "{source}",
+        "rho_m times the cumulative regret of {num_rounds} rounds that the method chooses{others} "
+        "is at most",
+    ),
+}
+"""What a statement says about a whole run, by whether it covers pending outcomes."""
+
+OTHER_ROUNDS = " (and {num_others:other|others} so far)"
+
+_EPOCHS = "of {num_rounds} rounds, {num_epochs} epochs of {length},"
+NO_RUN_OF_MODELS = Foretold(
+    "Shi and Eryilmaz 2022", "no number is known if epochs have different models"
+)
+REGRET_OF_EXACT = Foretold("Shi and Eryilmaz 2022, (11)", f"the regret {_EPOCHS} is at most")
+VIOLATION_OF_EXACT = Foretold("Shi and Eryilmaz 2022, (12)", f"the violation {_EPOCHS} is at most")
+NO_VIOLATION_OF_EXACT = Foretold(
+    "Shi and Eryilmaz 2022, (12)",
+    "the violation has a number if unconstrained_gap= is given, the amount by which the largest "
+    "reward exceeds the best feasible one",
+)
+MARGIN_OF_NOISY = Foretold(
+    "Shi and Eryilmaz 2022, Theorem 2", "it needs, with epochs of {length}, a Slater margin above"
+)
+NO_RUN_OF_NOISY = Foretold(
+    "Shi and Eryilmaz 2022, Theorem 2",
+    "regret and violation have numbers with slater_margin= and largest_constraint=",
+)
+SMALL_MARGIN_OF_NOISY = Foretold(
+    "Shi and Eryilmaz 2022, Theorem 2",
+    "a margin of {margin:g} is too small; longer epochs need less",
+)
+REGRET_OF_NOISY = Foretold("Shi and Eryilmaz 2022, Theorem 2", f"the regret {_EPOCHS} is at most")
+VIOLATION_OF_NOISY = Foretold(
+    "Shi and Eryilmaz 2022, Theorem 2", f"the violation {_EPOCHS} is at most"
+)
+VIOLATION_AS_OBSERVED = Foretold(
+    "Shi and Eryilmaz 2022, Appendix D",
+    f"the violation {_EPOCHS} of constraint values as observed, is at most",
+)
+MULTIPLIERS_OF_NOISY = Foretold(
+    "Shi and Eryilmaz 2022, Theorem 2, (33)", "the norm of the multipliers is at most"
+)
+
+GIVEN_PERIODS = "of the periods that were given"
+DETECTED_PERIODS = "of the periods so far, as detected"
+SPACING_OF_CHANGES = Foretold(
+    "Avanesov, (3.10)", "sqrt(max T_i) / min T_i {periods}, which should tend to 0, is"
+)
+SPACING_WITH_SIZE = Foretold(
+    "Avanesov, (3.8)", "with Delta = {change:g} and its logarithm, this is"
+)
+_RATE = (
+    "the expected regret grows as the lengths of periods to the power {exponent:.4g}: {periods} it "
+    "is an unknown constant times"
+)
+RATE_OF_CHANGES = {
+    False: Foretold("Avanesov, (3.9)", _RATE, " Delta^-{power:.4g}"),
+    True: Foretold("Avanesov, (3.9)", _RATE),
+}
+"""The rate of the theorem, by whether the smallest change ``Delta`` is known."""

@@ -43,6 +43,7 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_one_of,
     check_positive,
+    entries_of,
     store_checked,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
@@ -55,7 +56,7 @@ from botorch_bandits.confidence.prior_reading import (
     read_prior,
     weight_of_rows,
 )
-from botorch_bandits.confidence.theorems import Theorem, guarantee_of
+from botorch_bandits.confidence.theorems import A_CONSTANT, guarantee_of
 
 ASSUMABLE = ("fixed prior", "centered bound")
 """What a user can state by ``assume=``, because it cannot be read off a model. ``"fixed prior"``
@@ -384,9 +385,6 @@ class WidthRule(ABC):
     units = "outcome"
     """The units of its bounds: ``"prior"`` if they are multiples of the prior deviation."""
 
-    theorem_of_srinivas: ClassVar[int | None] = None
-    """The number of the theorem of Srinivas et al. 2010 that has this width, if one has it."""
-
     def bound_on_gain(self) -> GainBound | None:
         """Return the bound on the maximal information gain in use, if there is one."""
         return None
@@ -404,43 +402,39 @@ class ConstantWidth(WidthRule):
     """A fixed width, as practitioners use it.
 
     Attributes:
-        value: The factor of the posterior standard deviation, at least 0.
+        value: The factor of the posterior standard deviation, at least 0; a tuple has one for each
+            model of a batch, like a ``beta`` of several numbers in BoTorch.
         is_default: Whether it is the default because the user did not give one.
     """
 
-    value: float
+    value: float | tuple[float, ...]
     is_default: bool = False
 
     def __post_init__(self) -> None:
         """Check the value."""
-        store_checked(self, value=check_nonnegative("width", self.value))
+        checked = tuple(check_nonnegative("width", each) for each in entries_of(self.value))
+        store_checked(self, value=checked if len(checked) > 1 else checked[0])
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`.
+
+        Raises:
+            ValueError: If there is one number per model, and the batch has another number of them.
+        """
+        if isinstance(self.value, tuple) and summary.model.batch_shape != (len(self.value),):
+            raise ValueError(
+                f"width or beta has {len(self.value)} entries, but the model has the batch shape "
+                f"{tuple(summary.model.batch_shape)}. Give one number, or one per model of the "
+                "batch."
+            )
         return torch.tensor(self.value, dtype=DTYPE)
 
     def guarantee(
         self, summary: PriorSummary, round_number: int, facts: Facts = ALONE
     ) -> Guarantee:
-        return guarantee_of(
-            Theorem(f"constant width {self.value:g}"),
-            facts,
-            {"width": self.value},
-            (*((no_ingredient(self.value),) if self.is_default else ()), IS_HEURISTIC),
-        )
-
-
-IS_HEURISTIC = "a constant width is a heuristic"
-"""Why a constant width has no guarantee."""
-
-
-def no_ingredient(width: float) -> str:
-    """Report that the user gave no ingredients of a width, and what a theorem needs."""
-    return (
-        f"no bounds on the function were given; the default width, the constant {width:g}, is not "
-        "based on knowledge of this function: a theorem needs rkhs_bound= and noise_bound= (with "
-        "censored feedback outcome_bound= as well; GPUpperConfidenceBound: num_arms=), and "
-        "hyperparameters that were fixed before the data"
-    )
+        facts = replace(facts, not_given=("width",) if self.is_default else ())
+        constants = bound_constants(width=self.value)
+        return guarantee_of(A_CONSTANT, facts, constants, width=numbers_of(self.value))
 
 
 def combined(widths: Sequence[Tensor]) -> Tensor:
@@ -527,12 +521,12 @@ def pick_bound(name: str, bound: Any, output: int, num_outputs: int) -> Any:
     return bound[output]
 
 
-def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
+def bound_constants(**bounds: NoiseBound) -> dict[str, float]:
     """Return the constants of a guarantee by name, numbered where there are several.
 
     A bound that is not a number (``noise_bound="model"``) is left out.
     """
-    constants = {"delta": delta}
+    constants = {}
     for name, bound in bounds.items():
         values = numbers_of(bound)
         for j, value in enumerate(values):

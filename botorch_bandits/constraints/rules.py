@@ -45,13 +45,13 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import BoundedNorm, Forecast, Guarantee
 from botorch_bandits.confidence.facts import ALONE, Facts
 from botorch_bandits.confidence.horizon import (
-    SHI,
     Run,
     forecasts_of_exact_epochs,
     forecasts_of_noisy_epochs,
 )
 from botorch_bandits.confidence.theorems import (
     EXACT_CONSTRAINTS,
+    NO_RUN_OF_MODELS,
     NOISY_CONSTRAINTS,
     OF_EPOCHS,
     Theorem,
@@ -436,7 +436,7 @@ class EpochRule(MultiplierRule):
         if self.surrogate != "fresh" or run.norm is None:
             return iter(())
         if self.models:
-            return iter((Forecast(SHI, "no number is known if epochs have different models"),))
+            return iter((NO_RUN_OF_MODELS.of(),))
         return self._forecasts(run, run.norm)
 
     @abstractmethod

@@ -26,7 +26,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.base import bandit, default_options
 from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
 from botorch_bandits.change_points import OracleRestart, Reset
-from botorch_bandits.checks import DTYPE, counted, is_number
+from botorch_bandits.checks import DTYPE, is_number
 from botorch_bandits.confidence import (
     BoundedNorm,
     BoxGain,
@@ -50,9 +50,16 @@ from botorch_bandits.confidence.horizon import (
 from botorch_bandits.confidence.information_gain import is_stationary
 from botorch_bandits.confidence.prior_reading import inputs_of_kernel
 from botorch_bandits.confidence.theorems import (
+    DETECTED_PERIODS,
+    GIVEN_PERIODS,
+    IN_EPOCH,
+    NO_MORE_THAN_ASSUMED,
+    NO_MORE_THAN_OBSERVED,
     NO_ROUND,
+    NO_THEOREM,
     NOT_EVERY_ROUND,
     OF_SEPARATE_BOUNDS,
+    PLAYED_BY,
     RATES,
     concluded,
 )
@@ -303,7 +310,7 @@ def guarantee_of(
             promised = rule.guarantee(facts)
             guarantee = replace(
                 guarantee,
-                method=f"{promised.method}, played by {guarantee.method}",
+                method=facts.say(PLAYED_BY, rule=promised.method, inner=guarantee.method),
                 constants={**guarantee.constants, **promised.constants},
             )
             guarantee = concluded(guarantee, facts, OF_SEPARATE_BOUNDS)
@@ -324,7 +331,7 @@ def _of_acquisition(
     """Return what an acquisition function guarantees of its model's function."""
     known = bandit(acquisition)
     if known is None:
-        return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
+        return Guarantee(method=type(acquisition).__name__, gaps=(NO_THEOREM,))
     guarantee = known.guarantee(facts)
     if guarantee.theorem is None:
         return guarantee
@@ -386,14 +393,14 @@ def _of_epochs(
     promised = settings.constraints.guarantee(facts)
     guarantee = replace(
         promised,
-        method=f"{promised.method}, played by {inner.method}",
+        method=facts.say(PLAYED_BY, rule=promised.method),
         bands=inner.bands,
         is_drawn=inner.is_drawn,
     )
     guarantee = guarantee.with_gaps(*inner.gaps).with_assumptions(*inner.assumptions)
     for number, of_other, _ in others or ():
         guarantee = guarantee.with_assumptions(*of_other.assumptions)
-        gaps = [f"in epoch {number}: {gap}" for gap in of_other.gaps]
+        gaps = [facts.say(IN_EPOCH, number=number, gap=gap) for gap in of_other.gaps]
         guarantee = guarantee.with_gaps(*gaps, of=RATES)
     return guarantee
 
@@ -691,23 +698,16 @@ def with_note_on_size(guarantee: Guarantee, history: History) -> Guarantee:
         bound, num_rounds = bound + regret.bound_of_others, num_rounds + regret.num_others
     if not num_rounds:
         return guarantee
-    of_rounds = f"it is {bound:.6g} for {counted(num_rounds, 'round', 'rounds')}"
     rewards = [outcome.reward for outcome in history.outcomes]
     spread = max(rewards, default=0.0) - min(rewards, default=0.0)
     if regret.largest is not None and bound >= num_rounds * regret.largest * (1.0 - 1e-12):
-        note = (
-            f"the bound on {regret.quantity} says no more than the assumptions do: {of_rounds}, "
-            f"and no round can lose more than {regret.largest:.6g} under them"
-        )
+        template = NO_MORE_THAN_ASSUMED
     elif len(rewards) >= FEWEST_ROWS and 0.0 < num_rounds * spread <= bound:
-        lost = "that round" if num_rounds == 1 else "each of these rounds"
-        note = (
-            f"the bound on {regret.quantity} says no more than the outcomes do: {of_rounds}, and "
-            f"the largest and the smallest of the {len(rewards)} outcomes differ by {spread:.6g}, "
-            f"so it would hold even if {lost} had lost as much as that"
-        )
+        template = NO_MORE_THAN_OBSERVED
     else:
         return guarantee
+    words = {"bound": bound, "num_bounded": num_rounds, "spread": spread}
+    note = ALONE.say(template, **vars(regret) | words, num_outcomes=len(rewards))
     return replace(guarantee, notes=(*guarantee.notes, note))
 
 
@@ -797,10 +797,9 @@ def forecasts_of(
     if run is None:
         return
     if constraints is None:
-        number, srinivas = rule.theorem_of_srinivas, None
-        if number is not None:
-            srinivas = number, float(rule.width(summary, run.num_rounds))
-        yield from forecasts_of_regret(run, regret, srinivas)
+        of_rounds = rule.needs_round and regret.source_of_run
+        width = float(rule.width(summary, run.num_rounds)) if of_rounds else None
+        yield from forecasts_of_regret(run, regret, width)
     elif is_played_as(played.acquisition_class, ImprovedUpperConfidenceBound):
         # the rule of the running epoch has its share of delta, and more noise
         rule = played.acquisition_class.width_rule(complete_options(settings))
@@ -835,7 +834,6 @@ def _run_of(
         lam,
         None if feedback is not None and waits is None else _norm_of(rule, summary),
         0 if waits is None else math.ceil(waits),  # and rho_m = 1, as it is of rho_m times regret
-        settings.context_dim > 0,
         settings.repeats or 1.0,
     )
 
@@ -877,10 +875,10 @@ def forecasts_of_restarts(
     known = settings.horizon or (None if width is None else width.horizon)
     if isinstance(restart, OracleRestart):
         horizon, changes = known or num_rounds, list(restart.change_points)
-        what = "of the periods that were given"
+        what = GIVEN_PERIODS
     elif detection is not None:
         horizon, changes = num_rounds, [reset.after_round for reset in resets]
-        what = "of the periods so far, as detected"
+        what = DETECTED_PERIODS
     else:
         return
     ends = [0, *(end for end in changes if 0 < end < horizon), horizon]

@@ -627,7 +627,11 @@ FAULTS = (
     ),
     Fault(
         "Theorem 1 is one round behind",
-        changed(gp_ucb, "gp_ucb_finite_width", lambda own, n, t, d: own(n, max(t - 1, 1), d)),
+        changed(
+            gp_ucb,
+            "gp_ucb_finite_width",
+            lambda own, round_number, **given: own(round_number=max(round_number - 1, 1), **given),
+        ),
         run="Theorem 1",
     ),
     Fault(
@@ -635,7 +639,7 @@ FAULTS = (
         changed(
             gp_ucb,
             "gp_ucb_compact_width",
-            lambda own, *given: own(*given[:-1], 2.0 / given[-1]),
+            lambda own, smoothness_b, **given: own(smoothness_b=2.0 / smoothness_b, **given),
         ),
         run="Theorem 2",
     ),

@@ -171,7 +171,7 @@ def test_theorems_of_censored_feedback(contexts: int) -> None:
     if contexts:
         loop.tell(loop.ask(context=[0.3]).id, 0.5)
     (theorem,) = [f for f in loop.guarantee().forecasts if f.theorem.startswith("Verma")]
-    assert theorem.theorem.endswith("Theorems 2 and 4" if contexts else "Theorem 2")
+    assert theorem.theorem.endswith("Theorem 2 (with contexts also Theorem 4)")
     assert theorem.wording.startswith("rho_m times the cumulative regret")
     rounds = 100_000
 

@@ -610,7 +610,7 @@ def test_a_bound_is_compared_on_the_rounds_that_it_bounds(scale: float) -> None:
     assert len(notes) == (scale == 0.01)
     for note in notes:
         assert f"it is {regret.bound:.6g} for 1 round, and" in note
-        assert "even if that round had lost" in note
+        assert "even if every round that it bounds had lost" in note
 
 
 @pytest.mark.parametrize("end", [1.0, 0.0])
