@@ -9,16 +9,14 @@ numbers that a short run prints.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 from unittest import mock
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 import botorch_bandits.acquisition.lagrangian
@@ -37,7 +35,6 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence import theorems as words
 from botorch_bandits.confidence.dmm import RidgeTerms
-from botorch_bandits.confidence.facts import Facts
 from botorch_bandits.confidence.igp_ucb import BoundedNorm, KernelizedWidth, RKHSWidth
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.core.posterior import Rows
@@ -61,7 +58,8 @@ EARLY_LOOKS = {10: 0.1 * REFUTED, 20: 0.1 * REFUTED}
 LAST_LEVEL = REFUTED - sum(EARLY_LOOKS.values())
 """All looks together are as rarely wrong as a single one at ``REFUTED`` (Bonferroni)."""
 
-Patch = Callable[[], contextlib.AbstractContextManager[Any]]
+Patch = tuple[Any, str, Callable[..., Any]]
+"""What has a function, the name of the function, and what takes its place."""
 
 
 def setting(**values: Any) -> Setting:
@@ -76,37 +74,35 @@ def setting(**values: Any) -> Setting:
     return Setting(**{**fields, **values})
 
 
-_LATE: dict[str, Any] = {"num_rounds": 14, "delays": "geometric", "failures": "random"}
-_NOW: dict[str, Any] = {"num_rounds": 14}
+def _late(**values: Any) -> Setting:
+    return _at_once(delays="geometric", failures="random", **values)
+
+
+def _at_once(**values: Any) -> Setting:
+    return setting(num_rounds=14, **values)
+
 
 RUNS = {
-    "printed": setting(method="IGP-UCB, printed", lam="1", **_LATE),
-    "ignored": setting(feedback="ignored", output_scale="large", lam="0.5", **_LATE),
-    "contexts": setting(contexts="random", attached="random", num_initial="3", **_NOW),
-    "prior mean": setting(prior_mean="stated", restart="oracle", **_NOW),
-    "variation": setting(variation="by arm", **_NOW),
-    "AMM": setting(method="AMM", output_scale="small", **_LATE),
-    "DMM": setting(method="DMM", noise_bound=0.1, **_LATE),
-    "Theorem 1": setting(method="Theorem 1", restart="oracle", **_LATE),
+    "printed": _late(method="IGP-UCB, printed", lam="1"),
+    "ignored": _late(feedback="ignored", output_scale="large", lam="0.5"),
+    "contexts": _at_once(contexts="random", attached="random", num_initial="3"),
+    "prior mean": _at_once(prior_mean="stated", restart="oracle"),
+    "variation": _at_once(variation="by arm"),
+    "AMM": _late(method="AMM", output_scale="small"),
+    "DMM": _late(method="DMM", noise_bound=0.1),
+    "Theorem 1": _late(method="Theorem 1", restart="oracle"),
     "Theorem 2": setting(method="Theorem 2", domain=BOX, lengthscale=0.8, num_rounds=5),
-    "Theorem 3": setting(method="Theorem 3", output_scale="small", **_NOW),
-    "list": setting(method=LIST, **_LATE),
-    "censored, printed": setting(
-        method="IGP-UCB, printed", lam="1", feedback="censored, window all", **_LATE
+    "Theorem 3": _at_once(method="Theorem 3", output_scale="small"),
+    "list": _late(method=LIST),
+    "window": _late(method="IGP-UCB, printed", lam="1", feedback="censored, window all"),
+    "censored": _late(feedback="censored, any lam", output_scale="large", lam="50"),
+    "fill": _late(feedback="censored, middle"),
+    "separate": _at_once(
+        method="Lagrangian UCB", constraints="additive, separate, two", delays="geometric"
     ),
-    "censored": setting(feedback="censored, any lam", output_scale="large", lam="50", **_LATE),
-    "fill": setting(feedback="censored, middle", **_LATE),
-    "separate": setting(
-        method="Lagrangian UCB",
-        constraints="additive, separate, two",
-        num_rounds=14,
-        delays="geometric",
-    ),
-    "Algorithm 2": setting(constraints="multiplicative, fresh, two", **_NOW),
-    "Algorithm 3": setting(constraints="additive, fresh, two", **_NOW),
-    "Algorithm 3, horizon": setting(
-        constraints="additive, fresh, two", horizon="told", output_scale="large", **_NOW
-    ),
+    "Algorithm 2": _at_once(constraints="multiplicative, fresh, two"),
+    "Algorithm 3": _at_once(constraints="additive, fresh, two"),
+    "horizon": _at_once(constraints="additive, fresh, two", horizon="told", output_scale="large"),
 }
 """Short runs whose numbers are compared with an independent computation."""
 
@@ -120,7 +116,7 @@ class Fault:
 
     Attributes:
         name: What is wrong with it.
-        patch: Puts it back.
+        patch: Plants it; see :func:`_patched`.
         settings: That can show it in play; empty if it is too small.
         is_seen: Looks at the last run of a setting where counting cannot tell; None counts.
         run: The name of one of :data:`RUNS`, in which the oracle finds it; empty if none has.
@@ -134,7 +130,7 @@ class Fault:
 
     def moved(self) -> dict[str, tuple[float, float]]:
         """Return the numbers that it moves in its run, as printed and as they should be."""
-        with self.patch():
+        with _patched(*self.patch):
             return deviations(RUNS[self.run])
 
     def found_by(self, seed: int = 0) -> list[str]:
@@ -156,7 +152,7 @@ class Fault:
             num_runs: Of each setting, at most.
             seed: Of all runs.
         """
-        with self.patch():
+        with _patched(*self.patch):
             return any(self._shows(each, num_runs, seed) for each in self.settings)
 
     def is_quiet_without(self, num_runs: int = 50, seed: int = 0) -> bool:
@@ -185,41 +181,26 @@ class Fault:
 
 
 @contextmanager
-def _patched(*targets: tuple[Any, str, Any]) -> Iterator[None]:
-    """Replace functions, and raise an error if none of them is called: then they have moved."""
-    called: set[str] = set()
-
-    def noted(name: str, function: Any) -> Any:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            called.add(name)
-            return function(*args, **kwargs)
-
-        return call
-
-    with ExitStack() as stack:
-        for owner, name, value in targets:
-            stack.enter_context(mock.patch.object(owner, name, noted(name, value)))
-        yield
-    if not called:
-        names = ", ".join(f"{owner.__name__}.{name}" for owner, name, _ in targets)
-        raise RuntimeError(f"no run calls {names}: patch the function that took its place")
-
-
-def changed(owner: Any, name: str, change: Callable[..., Any]) -> Patch:
-    """Return a patch in which a function computes something else.
+def _patched(owner: Any, name: str, change: Callable[..., Any]) -> Iterator[None]:
+    """Change a function, and raise an error if it is never called: then it has moved.
 
     Args:
         owner: What has the function.
         name: Of the function.
         change: Is called with the original function, and the arguments.
     """
+    original, called = getattr(owner, name), set()
 
-    def patch() -> contextlib.AbstractContextManager[Any]:
-        original = getattr(owner, name)
-        return _patched((owner, name, lambda *args, **given: change(original, *args, **given)))
+    @wraps(original)
+    def call(*args: Any, **given: Any) -> Any:
+        called.add(name)
+        return change(original, *args, **given)
 
-    return patch
+    with mock.patch.object(owner, name, call):
+        yield
+    if not called:
+        where = f"{owner.__name__}.{name}"
+        raise RuntimeError(f"no run calls {where}: patch the function that took its place")
 
 
 def gain_of(rows_of: Callable[[Rows], Rows]) -> Patch:
@@ -231,12 +212,10 @@ def gain_of(rows_of: Callable[[Rows], Rows]) -> Patch:
 
     def other_gain(original: Any, player: ArmsPlayer, group: int = 0) -> Tensor:
         rows, posterior = rows_of(player.rows), player.posterior
-        if not len(rows):
-            return torch.zeros((), dtype=torch.float64)
         K = posterior.prior.among(rows.index)[group] / posterior.lam[group]
         return 0.5 * torch.logdet(torch.eye(len(K)) + K)
 
-    return changed(ArmsPlayer, "gain", other_gain)
+    return ArmsPlayer, "gain", other_gain
 
 
 def stale_radius(original: Any, terms: Any, rows: Any, *given: Any) -> Any:
@@ -244,31 +223,25 @@ def stale_radius(original: Any, terms: Any, rows: Any, *given: Any) -> Any:
     found = original(terms, rows, *given)
     if not rows.places.shape[-2]:
         return found
-    cut = {name: getattr(rows, name)[:-1] for name in ("places", "counts", "outcomes")}
-    before = original(terms, replace(rows, **cut), *given)
-    last = found.ridges.ridges[-1]
-    radius, earlier = (
-        last * (each.radicands[-1] + each.ridges.fits[-1]) for each in (found, before)
-    )
-    moved = (earlier - radius) / found.ridges.ridges
-    return replace(found, radicands=found.radicands + moved)
+    parts = {"places": rows.places, "counts": rows.counts, "outcomes": rows.outcomes}
+    fewer = replace(rows, **{name: part[:-1] for name, part in parts.items()})
+    before, ridges = original(terms, fewer, *given), found.ridges.ridges
+    now, then = (each.radicands[-1] + each.ridges.fits[-1] for each in (found, before))
+    return replace(found, radicands=found.radicands + ridges[-1] * (then - now) / ridges)
 
 
-def one_missing(original: Any, history: History, starts: Any = ()) -> Any:
+def one_missing(original: Any, history: History, *given: Any) -> Any:
     """Return the rounds, and count the first one in which just one outcome was missing."""
-    rounds = original(history, starts)
+    rounds = original(history, *given)
     is_one = [len(history.pending_in(query.round_number)) == 1 for query in history.queries]
     rounds.has_all[is_one.index(True)] = True
     return rounds
 
 
-def unclamped(
-    original: Any, guarantee: Guarantee, settings: Any, history: History, *args: Any
-) -> Any:
+def unclamped(original: Any, guarantee: Guarantee, settings: Any, history: History, *a: Any) -> Any:
     """Return the guarantee of epochs with the norm of summed constraints of both signs."""
-    told = original(guarantee, settings, history, *args)
-    norm = float(history.constraints().sum(0).norm())
-    return replace(told, violation=replace(told.violation, bound=norm))
+    told, norm = original(guarantee, settings, history, *a), history.constraints().sum(0).norm()
+    return replace(told, violation=replace(told.violation, bound=float(norm)))
 
 
 def evenly_weighted(original: Any, evidence: CandidateEvidence, new: Any) -> None:
@@ -277,26 +250,13 @@ def evenly_weighted(original: Any, evidence: CandidateEvidence, new: Any) -> Non
     original(evidence, new)
 
 
-def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
-    """Bounds on the norm are taken for those of the reward less the prior mean."""
-
-    return facts_of_priors_believed(prior_means=())
-
-
-def every_round_counted() -> contextlib.AbstractContextManager[Any]:
+def every_round_counted(original: Any, guarantee: Guarantee, rounds: Any) -> Any:
     """The statement on regret counts rounds that the method did not choose with all at hand."""
-    original = guarantees.with_regret
-
-    def believe(guarantee: Guarantee, rounds: Any) -> Guarantee:
-        told = original(guarantee, rounds)
-        if told.regret is None or told.regret.num_rounds is None:
-            return told
-        regret = replace(
-            told.regret, num_rounds=len(rounds.round), num_others=0, bound_of_others=None
-        )
-        return replace(told, regret=regret)
-
-    return _patched((guarantees, "with_regret", believe))
+    told = original(guarantee, rounds)
+    if told.regret is None or told.regret.num_rounds is None:
+        return told
+    counts = {"num_rounds": len(rounds.round), "num_others": 0, "bound_of_others": None}
+    return replace(told, regret=replace(told.regret, **counts))
 
 
 def assumptions_dropped(*names: str) -> Patch:
@@ -305,129 +265,64 @@ def assumptions_dropped(*names: str) -> Patch:
     Args:
         *names: Of constants.
     """
+    dropped = {getattr(words, name) for name in names}
 
-    def patch() -> contextlib.AbstractContextManager[Any]:
-        original = guarantees._of_acquisition
-        dropped = {getattr(words, name) for name in names}
+    def forget(original: Any, *given: Any) -> Guarantee:
+        told = original(*given)
+        kept = tuple(each for each in told.assumptions if each not in dropped)
+        return replace(told, assumptions=kept)
 
-        def forget(*args: Any, **kwargs: Any) -> Guarantee:
-            told = original(*args, **kwargs)
-            kept = tuple(each for each in told.assumptions if each not in dropped)
-            return replace(told, assumptions=kept)
-
-        return _patched((guarantees, "_of_acquisition", forget))
-
-    return patch
+    return guarantees, "_of_acquisition", forget
 
 
-def frozen_believed() -> contextlib.AbstractContextManager[Any]:
-    """Frozen parameters are taken for parameters that were fixed before the data."""
-    return facts_of_priors_believed(is_frozen=False)
-
-
-def facts_of_priors_believed(**believed: Any) -> contextlib.AbstractContextManager[Any]:
+def facts_believed(**believed: Any) -> Patch:
     """Return a patch with other facts of the prior of a model.
 
     Args:
         **believed: These facts.
     """
-    original = PriorSummary.known_to
-
-    def believe(self: PriorSummary, *args: Any, **kwargs: Any) -> Facts:
-        return replace(original(self, *args, **kwargs), **believed)
-
-    return _patched((PriorSummary, "known_to", believe))
-
-
-def without_gaps(guarantee: Guarantee, word: str) -> Guarantee:
-    """Return a guarantee without the gaps in which a word occurs.
-
-    Args:
-        guarantee: Of a width.
-        word: In the text of the gaps.
-    """
-
-    def kept(gaps: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(gap for gap in gaps if word not in gap)
-
-    statements: dict[str, Any] = {
-        name: replace(each, gaps=kept(each.gaps)) for name, each in guarantee.statements.items()
-    }
-    return replace(guarantee, gaps=kept(guarantee.gaps), **statements)
+    return (
+        PriorSummary,
+        "known_to",
+        lambda own, *args, **given: replace(own(*args, **given), **believed),
+    )
 
 
-def gaps_believed(word: str, *owners: tuple[Any, str]) -> Patch:
+def gaps_believed(word: str, owner: Any, name: str) -> Patch:
     """Return a patch without the gaps in which a word occurs.
 
     Args:
         word: In the text of the gaps.
-        *owners: Of functions that return guarantees, and their names.
+        owner: Of a function that returns a guarantee.
+        name: Of this function.
     """
 
-    def believing(original: Callable[..., Guarantee]) -> Callable[..., Guarantee]:
-        return lambda *args: without_gaps(original(*args), word)
+    def kept(each: Any) -> Any:
+        return replace(each, gaps=tuple(gap for gap in each.gaps if word not in gap))
 
-    return lambda: _patched(
-        *((owner, name, believing(getattr(owner, name))) for owner, name in owners)
-    )
+    def believe(original: Any, *given: Any) -> Any:
+        told = kept(original(*given))
+        return replace(told, **{name: kept(each) for name, each in told.statements.items()})
 
-
-def any_points_believed() -> contextlib.AbstractContextManager[Any]:
-    """A bound on the gain of a few points is believed on a box."""
-    return _patched((GainBound, "gaps_on", lambda self, *args: []))
+    return owner, name, believe
 
 
-def restarts_believed() -> contextlib.AbstractContextManager[Any]:
-    """Restarts by a detector take nothing away."""
-    return _patched((guarantees, "_of_restarts", lambda *args: {}))
-
-
-def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
+def only_the_most_probable(original: Any, evidence: CandidateEvidence, level: float) -> Any:
     """Of a list of priors the most probable one is taken for the true one."""
-
-    def believe(self: CandidateEvidence, level: float) -> Any:
-        weights = self.posterior_weights
-        return weights == weights.max()
-
-    return _patched((CandidateEvidence, "in_force", believe))
+    return evidence.posterior_weights == evidence.posterior_weights.max()
 
 
-def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
+def predicted_in_hindsight(original: Any, player: ArmsPlayer, rows: Rows) -> None:
     """The evidence counts how well an outcome is predicted by who has seen it."""
-    original = ArmsPlayer._weigh
-
-    def believe(self: ArmsPlayer, rows: Rows) -> None:
-        evidence, known = self.evidence.copied(), len(self._weighed)
-        original(self, rows)
-        for i in range(known, len(rows)):
-            self.posterior = posterior = self.posterior.at(rows[: i + 1])
-            arm, outcome = int(rows.index[i]), float(rows.Y[i, 0])
-            variance = posterior.variance[:, arm] + posterior.lam
-            moments = (posterior.mean[:, 0, arm].numpy(), variance.numpy())
-            evidence.update(self.recipe.groups.log_densities(outcome, *moments))
-        self.evidence = evidence
-
-    return _patched((ArmsPlayer, "_weigh", believe))
-
-
-def variation_ignored() -> contextlib.AbstractContextManager[Any]:
-    """Functions that vary do not widen the band."""
-    return _patched((igp_ucb, "width_of_variation", lambda v, rows, lam: torch.zeros_like(lam)))
-
-
-def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:
-    """What the models of earlier epochs lack is not asked."""
-    return _patched((chooser, "other_epochs", lambda *args: []))
-
-
-def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:
-    """The gain before a run is that of observations with a hundred times the noise."""
-    original = DesignGain.on
-
-    def believe(choices: Tensor, kernel: Kernel, lam: float) -> DesignGain:
-        return original(choices, kernel, 100.0 * lam)
-
-    return _patched((DesignGain, "on", believe))
+    evidence, known = player.evidence.copied(), len(player._weighed)
+    original(player, rows)
+    for i in range(known, len(rows)):
+        player.posterior = posterior = player.posterior.at(rows[: i + 1])
+        arm, outcome = int(rows.index[i]), float(rows.Y[i, 0])
+        variance = posterior.variance[:, arm] + posterior.lam
+        moments = (posterior.mean[:, 0, arm].numpy(), variance.numpy())
+        evidence.update(player.recipe.groups.log_densities(outcome, *moments))
+    player.evidence = evidence
 
 
 def _drawn(**values: Any) -> Setting:
@@ -453,7 +348,7 @@ _FEW = {
 FAULTS = (
     Fault(
         "a prior mean is ignored",
-        prior_mean_ignored,
+        facts_believed(prior_means=()),
         (
             setting(prior_mean="unstated", num_rounds=15),
             setting(prior_mean="unstated", method="AMM", num_rounds=15),
@@ -462,7 +357,7 @@ FAULTS = (
     ),
     Fault(
         "rounds with pending outcomes count for the regret",
-        every_round_counted,
+        (guarantees, "with_regret", every_round_counted),
         (
             setting(feedback="hallucinated", delays="fixed", num_rounds=15),
             setting(method="IRGP-UCB", delays="fixed", num_rounds=15),
@@ -470,7 +365,7 @@ FAULTS = (
     ),
     Fault(
         "initial rounds count as played by the method",
-        every_round_counted,
+        (guarantees, "with_regret", every_round_counted),
         (
             setting(num_initial="3", num_rounds=15),
             setting(method="Theorem 2", domain=BOX, num_initial="3", num_rounds=6),
@@ -498,7 +393,7 @@ FAULTS = (
     ),
     Fault(
         "frozen parameters are believed to be fixed before the data",
-        frozen_believed,
+        facts_believed(is_frozen=False),
         (
             setting(model="fitted, frozen", method="Theorem 1", lengthscale=0.1, num_rounds=12),
             setting(
@@ -514,7 +409,7 @@ FAULTS = (
     ),
     Fault(
         "a bound on the gain below the realized gain is believed",
-        gaps_believed("gain", (KernelizedWidth, "guarantee"), (RKHSWidth, "guarantee")),
+        gaps_believed("gain", KernelizedWidth, "guarantee"),
         (
             setting(
                 method="IGP-UCB, gain too small",
@@ -530,24 +425,24 @@ FAULTS = (
     ),
     Fault(
         "a bound on the gain of a few points is believed on a box",
-        any_points_believed,
+        (GainBound, "gaps_on", lambda *given: []),
         (setting(method="Theorem 3", domain=BOX, num_rounds=6),),
         is_seen=lambda run: run.holds,
     ),
     Fault(
         "theorems on constraints are claimed with contexts",
-        gaps_believed("none is stated here with contexts", (guarantees, "_of_epochs")),
+        gaps_believed("none is stated here with contexts", guarantees, "_of_epochs"),
         (setting(constraints="additive, fresh", contexts="random", num_rounds=6),),
         is_seen=lambda run: run.holds,
     ),
     Fault(
         "functions that vary do not widen the band",
-        variation_ignored,
+        (igp_ucb, "width_of_variation", lambda own, v, rows, lam: torch.zeros_like(lam)),
         (setting(variation="against the band", noise_bound=0.05, norm=0.5),),
     ),
     Fault(
         "the models of earlier epochs are not asked",
-        earlier_models_believed,
+        (chooser, "other_epochs", lambda *given: []),
         (
             setting(
                 models="of epochs",
@@ -562,27 +457,27 @@ FAULTS = (
     ),
     Fault(
         "the gain before a run is that of another noise",
-        gain_of_another_noise,
+        (DesignGain, "on", lambda own, choices, kernel, lam: own(choices, kernel, 100.0 * lam)),
         (setting(horizon="told", num_rounds=20),),
     ),
     Fault(
         "restarts by a detector take nothing away",
-        restarts_believed,
+        (guarantees, "_of_restarts", lambda *given: {}),
         (setting(restart="change points", norm=5.0, noise_bound=0.05, lam="0.01", num_rounds=40),),
     ),
     Fault(
         "the printed width is believed below lam = 1",
-        gaps_believed("is below 1", (KernelizedWidth, "guarantee")),
+        gaps_believed("is below 1", KernelizedWidth, "guarantee"),
         (setting(method="IGP-UCB, printed", lam="0.01", noise_bound=1.0, norm=0.5, num_rounds=25),),
     ),
     Fault(
         "of a list of priors the most probable one is taken for the true one",
-        only_the_most_probable,
+        (CandidateEvidence, "in_force", only_the_most_probable),
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=8),),
     ),
     Fault(
         "the evidence of a list of priors looks at outcomes before it predicts them",
-        predicted_in_hindsight,
+        (ArmsPlayer, "_weigh", predicted_in_hindsight),
         (_listed(num_arms=20, lengthscale=0.1, num_rounds=40, lam="0.01", delta="0.2"),),
     ),
     Fault(
@@ -592,7 +487,7 @@ FAULTS = (
     ),
     Fault(
         "R is not divided by the root of lam",
-        changed(
+        (
             BoundedNorm,
             "width_at",
             lambda own, norm, gain: own(
@@ -603,17 +498,17 @@ FAULTS = (
     ),
     Fault(
         "AMM's determinant is that of the distinct arms",
-        gain_of(lambda rows: Rows.collapsed(rows)),
+        gain_of(Rows.collapsed),
         run="AMM",
     ),
     Fault(
         "the radius of DMM is one row stale",
-        changed(RidgeTerms, "confidence_set", stale_radius),
+        (RidgeTerms, "confidence_set", stale_radius),
         run="DMM",
     ),
     Fault(
         "the ridge search leaves out its smallest ridge",
-        changed(
+        (
             RidgeConfidenceSet,
             "bounds",
             lambda own, found, *given: own(
@@ -627,7 +522,7 @@ FAULTS = (
     ),
     Fault(
         "Theorem 1 is one round behind",
-        changed(
+        (
             gp_ucb,
             "gp_ucb_finite_width",
             lambda own, round_number, **given: own(round_number=max(round_number - 1, 1), **given),
@@ -636,7 +531,7 @@ FAULTS = (
     ),
     Fault(
         "Theorem 2 has the lengthscale in place of its inverse",
-        changed(
+        (
             gp_ucb,
             "gp_ucb_compact_width",
             lambda own, smoothness_b, **given: own(smoothness_b=2.0 / smoothness_b, **given),
@@ -645,7 +540,7 @@ FAULTS = (
     ),
     Fault(
         "Theorem 3 has the norm in units of outcomes",
-        changed(
+        (
             RKHSWidth,
             "width",
             lambda own, rule, summary, t: own(
@@ -656,7 +551,7 @@ FAULTS = (
     ),
     Fault(
         "the noise of censored feedback leaves out B_y",
-        changed(
+        (
             BoundedNorm,
             "width_at",
             lambda own, norm, gain: own(replace(norm, outcome_bound=0.0), gain),
@@ -670,7 +565,7 @@ FAULTS = (
     ),
     Fault(
         "segments share delta like 1 / k",
-        changed(
+        (
             Restart,
             "share_of_delta",
             lambda own, rule, delta, segment: own(rule, delta, 0) / (segment + 1),
@@ -679,7 +574,7 @@ FAULTS = (
     ),
     Fault(
         "delta is not split over outputs",
-        changed(
+        (
             lagrangian,
             "output_rules",
             lambda own, name, n, given: own(name, n, {**given, "delta": n * given["delta"]}),
@@ -688,7 +583,7 @@ FAULTS = (
     ),
     Fault(
         "the regret of Algorithm 3 leaves out the noise of multipliers",
-        changed(
+        (
             guarantees,
             "_largest_noise_sum",
             lambda own, squares, R, delta: own(squares, R if delta < 0.025 else 0.0, delta),
@@ -697,23 +592,23 @@ FAULTS = (
     ),
     Fault(
         "constraints that are met lower the violation no more than they raise it",
-        changed(guarantees, "with_epochs", unclamped),
+        (guarantees, "with_epochs", unclamped),
         run="Algorithm 2",
     ),
     Fault(
         "the evidence leaves out the weights of a list",
-        changed(CandidateEvidence, "_add", evenly_weighted),
+        (CandidateEvidence, "_add", evenly_weighted),
         run="list",
     ),
     Fault(
         "a round with one missing outcome counts",
-        changed(guarantees, "rounds_of", one_missing),
+        (guarantees, "rounds_of", one_missing),
         (setting(delays="fixed", num_rounds=15),),
         run="AMM",
     ),
     Fault(
         "functions that vary add their variation once",
-        changed(
+        (
             igp_ucb,
             "guarantee_of",
             lambda own, theorem, facts, *args, **given: own(

@@ -21,7 +21,7 @@ from botorch_bandits.confidence import DesignGain
 from botorch_bandits.confidence import theorems as words
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
-from claims.faults import FAULTS, RUNS, Fault, _patched, setting
+from claims.faults import FAULTS, RUNS, Fault, setting
 from claims.judging import SUSPICIOUS, Tally, binomial_tail, mean_tail, pooled_tail
 from claims.oracle import deviations
 from claims.running import Player, allowed_by, forbidden_by
@@ -114,8 +114,8 @@ def test_a_fault_that_no_run_meets_is_an_error() -> None:
     elsewhere = replace(of_lists, settings=(setting(num_rounds=2),))
     with pytest.raises(RuntimeError, match=r"no run calls CandidateEvidence\.in_force"):
         elsewhere.is_found(num_runs=1)
-    gone = Fault("gone", lambda: _patched((DesignGain, "of", None)), elsewhere.settings)
-    with pytest.raises(AttributeError, match="does not have the attribute 'of'"):
+    gone = replace(elsewhere, patch=(DesignGain, "of", print))
+    with pytest.raises(AttributeError, match="has no attribute 'of'"):
         gone.is_found(num_runs=1)
 
 
