@@ -494,6 +494,7 @@ FAULTS = (
                 replace(norm, noise_bound=norm.noise_bound * norm.lam**0.5), gain
             ),
         ),
+        (setting(lam="0.01", noise_bound=1.0, norm=0.5, num_rounds=25),),
         run="ignored",
     ),
     Fault(
@@ -556,6 +557,16 @@ FAULTS = (
             "width_at",
             lambda own, norm, gain: own(replace(norm, outcome_bound=0.0), gain),
         ),
+        (
+            setting(
+                feedback="censored, any lam",
+                failures="random",
+                lam="0.01",
+                noise_bound=0.01,
+                num_arms=3,
+                num_rounds=40,
+            ),
+        ),
         run="censored",
     ),
     Fault(
@@ -617,7 +628,12 @@ FAULTS = (
         ),
         (
             setting(
-                variation="against the band", norm=0.01, noise_bound=0.001, lam="10", num_rounds=3
+                variation="against the band",
+                delta="0.01",
+                norm=0.01,
+                noise_bound=0.001,
+                lam="10",
+                num_rounds=3,
             ),
         ),
         run="variation",

@@ -10,8 +10,8 @@ Formulas are in prior standard deviations; what is printed of regret is multipli
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from math import ceil, fsum, inf, isfinite, log, nan, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def deviations(setting: Setting) -> dict[str, tuple[float, float]]:
     """
     loop = play(setting)
     told, right = printed(loop), expected(Plan(setting), loop.history)
-    pairs = {name: (told.get(name, math.nan), right.get(name, math.nan)) for name in told | right}
+    pairs = {name: (told.get(name, nan), right.get(name, nan)) for name in told | right}
     return {n: pair for n, pair in pairs.items() if not np.isclose(*pair, TOLERANCE, TOLERANCE)}
 
 
@@ -139,14 +139,14 @@ def totals(plan: Plan, num_rounds: int, covered: list[tuple[Any, Array, Array]])
         covered: The bound on the regret, the constraint values, or bounds on them, and multipliers
             of the rounds that are covered.
     """
-    kind, n, delta, largest = plan.setting.constraints, len(covered), plan.delta, math.inf
+    kind, n, delta, largest = plan.setting.constraints, len(covered), plan.delta, inf
     if kind == "none" and not plan.setting.is_drawn:
         largest = 2.0 * (plan.norm + plan.variation) * plan.unit
-    total = math.fsum(min(bound, largest) for bound, _, _ in covered)
+    total = fsum(min(bound, largest) for bound, _, _ in covered)
     sums = np.sum([g for _, g, _ in covered], axis=0)
     if kind.startswith("additive, fresh"):
         R = plan.noise_bound * plan.unit
-        squares = math.fsum(kappa @ kappa for _, _, kappa in covered)
+        squares = fsum(kappa @ kappa for _, _, kappa in covered)
         total += R * sum_of_noise(squares, delta / 4.0) - sum(k @ g for _, g, k in covered)
         sums = sums + R * sum_of_noise(n, delta / (4.0 * len(sums)))
     bounds = {"regret": total, "violation": float(np.linalg.norm(sums.clip(0.0)))}
@@ -155,13 +155,13 @@ def totals(plan: Plan, num_rounds: int, covered: list[tuple[Any, Array, Array]])
         each = {"bound": bounds[name], "rounds": n, "delta": delta, "total": bounds[name]}
         if n < num_rounds:
             each["total"] += (num_rounds - n) * largest
-        numbers |= {f"{name}, {what}": x for what, x in each.items() if math.isfinite(x)}
+        numbers |= {f"{name}, {what}": x for what, x in each.items() if isfinite(x)}
     return numbers
 
 
 def sum_of_noise(squares: float, delta: float) -> float:
     """Bound a sum of noises with weights whose squares have this sum (method of mixtures)."""
-    return math.sqrt(2.0 * (squares + 1.0) * math.log(math.sqrt(squares + 1.0) / delta))
+    return sqrt(2.0 * (squares + 1.0) * log(sqrt(squares + 1.0) / delta))
 
 
 def largest_gain(K: Array, lam: float, t: int) -> float:
@@ -177,7 +177,7 @@ def segment(plan: Plan, history: History, i: int) -> tuple[int, float, Array]:
     kappa = np.full(history.num_constraints, float("mult" in kind))
     if setting.restart == "oracle":
         late = i >= plan.change_round
-        return late * plan.change_round, 6.0 * delta / (math.pi * (1 + late)) ** 2, kappa
+        return late * plan.change_round, 6.0 * delta / (pi * (1 + late)) ** 2, kappa
     for e in range(i // S):  # outcomes count in the epoch of their arrival
         own = [o.constraints for o in history.outcomes if (o.arrived_round - 1) // S == e]
         mean = np.array(own).sum(0) / S
@@ -187,9 +187,9 @@ def segment(plan: Plan, history: History, i: int) -> tuple[int, float, Array]:
             kappa = (kappa + STEP_SIZE * mean).clip(0.0)
     if "fresh" not in kind:
         return 0, delta / (1 + len(kappa)), kappa
-    share = 6.0 * delta / (math.pi * (i // S + 1)) ** 2
+    share = 6.0 * delta / (pi * (i // S + 1)) ** 2
     if setting.horizon == "told":
-        share = delta / math.ceil(setting.num_rounds / S)
+        share = delta / ceil(setting.num_rounds / S)
     return i // S * S, share if "mult" in kind else share / 2.0, kappa
 
 
@@ -227,41 +227,41 @@ class _Round:
 
     def width_and_deviation(self) -> tuple[float, float]:
         """Return the width, and the standard deviation at the point of the round."""
-        setting, told = self.setting, self.told
-        if setting.method == LIST:
+        if self.setting.method == LIST:
             return self.of_list()
-        rows = told if setting.feedback == "ignored" else told + self.waiting
-        if setting.is_censored:
-            rows = self.asked
-            return self.censored(), float(self.deviation(rows, [self.i])[0])
-        return self.width(), float(self.deviation(rows, [self.i])[0])
+        rows, width = self.told + self.waiting, self.width
+        if self.setting.feedback == "ignored":
+            rows = self.told
+        if self.setting.is_censored:
+            rows, width = self.asked, self.censored
+        return width(), float(self.deviation(rows, [self.i])[0])
 
     def width(self) -> float:
         """Return the width of a method without censored feedback."""
         plan, setting, delta, lam, t = self.plan, self.setting, self.delta, self.lam, self.t
-        method, B, R, level = setting.method, plan.norm, plan.noise_bound, math.log(1.0 / delta)
+        method, B, R, level = setting.method, plan.norm, plan.noise_bound, log(1.0 / delta)
         if method == "DMM":
             return self.half_of_ridges() / float(self.deviation(self.told, [self.i])[0])
         if method == "Theorem 1":
-            return math.sqrt(2 * math.log(setting.num_arms * (math.pi * t) ** 2 / (6 * delta)))
+            return sqrt(2 * log(setting.num_arms * (pi * t) ** 2 / (6 * delta)))
         if method == "Theorem 2":
             a, b = plan.world.smoothness_at(setting.lengthscale, 1.0)
             d, a = setting.dim, a * len(plan.world.contexts)
-            beta = math.log(2 * (math.pi * t) ** 2 / (3 * delta))
-            beta += d * math.log(t**2 * d * b * math.sqrt(math.log(4 * d * a / delta)))
-            return math.sqrt(2 * beta)
+            beta = log(2 * (pi * t) ** 2 / (3 * delta))
+            beta += d * log(t**2 * d * b * sqrt(log(4 * d * a / delta)))
+            return sqrt(2 * beta)
         if method == "Theorem 3":
             arms = plan.world.covariance(plan.world.points, plan.world.points).numpy()
-            cube = math.log(t / delta) ** 3
-            return math.sqrt(2 * B**2 + 300 * largest_gain(arms, lam, t) * cube)
+            cube = log(t / delta) ** 3
+            return sqrt(2 * B**2 + 300 * largest_gain(arms, lam, t) * cube)
         if "additive, fresh" in setting.constraints:
-            R *= math.sqrt(1.0 + self.kappa @ self.kappa)
+            R *= sqrt(1.0 + self.kappa @ self.kappa)
         nats = 2.0 * (self.gain(self.told) + level)
         if method == "AMM":
-            return math.sqrt(B**2 + R**2 / lam * nats)
+            return sqrt(B**2 + R**2 / lam * nats)
         if "printed" in method:
-            return B + R * math.sqrt(nats + 2.0)
-        return B + R * math.sqrt(nats / lam) + plan.variation * math.sqrt(len(self.told) / lam)
+            return B + R * sqrt(nats + 2.0)
+        return B + R * sqrt(nats / lam) + plan.variation * sqrt(len(self.told) / lam)
 
     def censored(self) -> float:
         """Return the width of Verma, Dai and Low 2022, in which all queries are rows."""
@@ -272,12 +272,12 @@ class _Round:
         pending = B_y * self.deviation(self.asked, summed).sum()
         if "middle" in kind:  # what a fill may be wrong by
             pending /= 2.0
-        nats = 2.0 * (self.gain(self.asked) + math.log(2.0 / self.delta))
+        nats = 2.0 * (self.gain(self.asked) + log(2.0 / self.delta))
         if "printed" in self.setting.method:
             nats += 2.0
         else:
             pending, nats = pending / self.lam, nats / self.lam
-        return float(pending + self.plan.norm + (self.plan.noise_bound + B_y) * math.sqrt(nats))
+        return float(pending + self.plan.norm + (self.plan.noise_bound + B_y) * sqrt(nats))
 
     def half_of_ridges(self) -> float:
         """Return half of the distance of DMM's bounds, over 48 ridges and infinity."""
@@ -289,13 +289,13 @@ class _Round:
             self.Y[:, 0],
         )
         K, k, n = self.K[np.ix_(told, told)], self.K[told, self.i], len(told)
-        radius = 2.0 * R**2 * (self.gain(told) - math.log(self.delta))
+        radius = 2.0 * R**2 * (self.gain(told) - log(self.delta))
         radius += lam * (y @ self.solved(told, y))
         ends = [(-B, B)]
         for a in (*np.geomspace(1e-2 * lam, 1e2 * (lam + n), 47), lam):
             inverse = np.linalg.inv(K + a * np.eye(n))
             radicand = radius / a + B**2 - y @ inverse @ y
-            half = math.sqrt((1.0 - k @ inverse @ k) * radicand)
+            half = sqrt((1.0 - k @ inverse @ k) * radicand)
             ends.append((k @ inverse @ y - half, k @ inverse @ y + half))
         lower, upper = np.array(ends).T
         return 0.5 * float(upper.min() - lower.max())
@@ -310,22 +310,22 @@ class _Round:
             noisy = K[np.ix_(told, told)] + scale * ratio * self.lam * np.eye(n)
             L = np.linalg.cholesky(noisy)  # its leading blocks are of the first outcomes
             z, k = np.linalg.solve(L, y), np.linalg.solve(L, K[told, self.i])
-            row[1:] = (-0.5 * z**2 - np.log(math.sqrt(2.0 * math.pi) * np.diag(L))).cumsum()
-            moments.append((k @ z, math.sqrt(K[self.i, self.i] - k @ k)))
+            row[1:] = (-0.5 * z**2 - np.log(sqrt(2.0 * pi) * np.diag(L))).cumsum()
+            moments.append((k @ z, sqrt(K[self.i, self.i] - k @ k)))
         weights = np.full(len(FACTORS), (1.0 - WEIGHT_OF_TRUTH) / (len(FACTORS) - 1))
         weights[-1] = WEIGHT_OF_TRUTH
         joint = np.exp(likelihoods) * weights[:, None]
-        survives = (np.log(joint.sum(0)) - likelihoods < math.log(2.0 / delta)).all(1)
+        survives = (np.log(joint.sum(0)) - likelihoods < log(2.0 / delta)).all(1)
         mean, deviation = np.array(moments).T
-        beta = 2 * math.log(self.setting.num_arms * (math.pi * self.t) ** 2 / (3 * delta))
-        upper, lower = (mean + sign * math.sqrt(beta) * deviation for sign in (1.0, -1.0))
+        beta = 2 * log(self.setting.num_arms * (pi * self.t) ** 2 / (3 * delta))
+        upper, lower = (mean + sign * sqrt(beta) * deviation for sign in (1.0, -1.0))
         p = joint[:, -1] / joint[:, -1].sum()
-        spread = math.sqrt(p @ (deviation**2 + (mean - p @ mean) ** 2))
+        spread = sqrt(p @ (deviation**2 + (mean - p @ mean) ** 2))
         return 0.5 * float(upper[survives].max() - lower[survives].min()) / spread, spread
 
     def certificate(self, width: float, deviation: float) -> tuple[Any, Array]:
         """Return what separate bounds say of regret and constraints at the point of the round."""
         means = self.K[self.i, self.told] @ self.solved(self.told, self.Y)
         half, kappa = width * deviation * self.plan.unit, self.kappa
-        norms = math.sqrt((1.0 + (kappa > 0.0).sum()) * (1.0 + kappa @ kappa))
+        norms = sqrt((1.0 + (kappa > 0.0).sum()) * (1.0 + kappa @ kappa))
         return half * (norms + 1.0) - kappa @ means[1:], means[1:] + half

@@ -139,12 +139,6 @@ def test_functions_have_exactly_the_norm(kernel: str, shape: str) -> None:
     assert float(norm) == pytest.approx(2.5, rel=1e-4 if kernel == "linear" else 1e-6)
 
 
-def test_the_unit_of_bounds_is_the_prior_standard_deviation() -> None:
-    world = World(setting(output_scale="large"))
-    assert world.unit == pytest.approx(5.0)
-    assert float(world.covariance(world.inputs[:1], world.inputs[:1])) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("domain", ["box, d = 1", "box, d = 2"])
 def test_draws_on_a_box_have_the_covariance_of_the_kernel(domain: str) -> None:
     world = World(setting(domain=domain, lengthscale=0.3))
