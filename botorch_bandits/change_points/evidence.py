@@ -73,6 +73,7 @@ from botorch.models.transforms.input import InputTransform
 from numpy.typing import NDArray
 from torch import Tensor
 
+from botorch_bandits.change_points.fit_in_ball import log_likelihood_in_ball
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,
@@ -84,7 +85,6 @@ from botorch_bandits.checks import (
     store_bounds,
     store_checked,
 )
-from botorch_bandits.confidence.fit_in_ball import log_likelihood_in_ball
 from botorch_bandits.confidence.prior_reading import learns_input_scale
 from botorch_bandits.core.kernels import TimeDecayKernel, kernel_of_output
 from botorch_bandits.core.suffixes import Suffixes, SuffixPrior

@@ -82,11 +82,10 @@ from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.ingredients import THEOREMS, ingredients
 from botorch_bandits.confidence.theorems import (
     A_CONSTANT_FOR_A_LIST,
-    FIXED_AFTER_FIRST,
-    FIXED_LIST,
     LIST_ON_A_BOX,
     LIST_ON_ARMS,
     MIXTURE_OF_A_LIST,
+    REFUTED_LIST,
     guarantee_of,
 )
 
@@ -492,13 +491,6 @@ class CandidateWidths:
             "num_candidates": float(count),
             "num_survivors": float(model.evidence.survivors(self.level).sum()),
         }
-        fixed: tuple[str, ...] = (FIXED_LIST,)
-        if model.recipe.num_skipped:
-            fixed = (
-                f"everything is conditional on the first {model.recipe.num_skipped} outcomes, "
-                "which chose the list; the rounds until then are not covered",
-                FIXED_AFTER_FIRST,
-            )
         theorem, tail = LIST_ON_ARMS, 0.0
         if self.num_arms is not None:
             constants["num_arms"] = float(self.num_arms)
@@ -506,20 +498,14 @@ class CandidateWidths:
             in_force = model.evidence.in_force(self.level)
             tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max())
             theorem = LIST_ON_A_BOX
-        gaps = [
-            f"hyperparameters may have been learned from the same outcomes: {each}"
-            for learned in model.recipe.learned
-            for each in learned
-            if not (each == "frozen parameters" and "fixed prior" in assume)
-        ]
+        learned = dict.fromkeys(each for found in model.recipe.learned for each in found)
+        if "fixed prior" in assume:
+            learned.pop("frozen parameters", None)
+        facts = replace(facts, learned=tuple(learned), num_skipped=model.recipe.num_skipped)
         after = model.evidence.refuted_after(self.level)
-        if after is not None:
-            refuted = (
-                f"after {after} outcomes all {count} priors on the list were refuted at level "
-                f"{self.level:g}"
-            )
-            gaps.insert(0, refuted)
-        guarantee = guarantee_of(theorem, facts, constants, gaps, fixed, tail=tail)
+        refuted = facts.say(REFUTED_LIST, after=after, count=count, level=self.level)
+        gaps = () if after is None else (refuted,)
+        guarantee = guarantee_of(theorem, facts, constants, gaps, tail=tail)
         return replace(guarantee, notes=notes_on_list(model))
 
 

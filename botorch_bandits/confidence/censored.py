@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,7 +40,13 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.facts import ALONE, Facts
-from botorch_bandits.confidence.fills import FILLS, Filling
+from botorch_bandits.confidence.fills import (
+    FILLS,
+    LOWER_BOUND_DEVIATIONS,
+    DelayDistribution,
+    Survival,
+    check_delay_distribution,
+)
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.igp_ucb import (
     BoundedNorm,
@@ -95,7 +101,7 @@ FEWEST_BELOW = 3
 
 
 @dataclass(frozen=True)
-class Censoring(Filling):
+class Censoring:
     """The options of censored feedback, the same for a drop-in, for a loop and on arms.
 
     Attributes:
@@ -116,6 +122,19 @@ class Censoring(Filling):
             applies to lower ones. For None, see :meth:`tolerated`.
         sum_form: What the sum of deviations adds to a width: ``"theorem"`` or ``"published"``, see
             :class:`CensoredWidth`.
+        fill: The value at which a pending query enters. ``"minimum"``: the minimum, as published.
+            ``"middle"``: ``minimum + outcome_bound / 2``, which halves the sum in the width.
+            ``"soft"``: ``w * mean + (1 - w) * minimum``, with the posterior mean given the outcomes
+            that arrived, and ``w`` the probability that the outcome is still to come in time.
+            ``"lower_bound"``: the posterior mean minus one standard deviation, given the outcomes
+            that arrived. All but the first are clipped to ``[minimum, minimum + outcome_bound]``,
+            in which noisy outcomes must lie, and need both numbers in the units of outcomes.
+            Queries that were given up, or failed, are at the minimum with any fill.
+        delay_distribution: The distribution of delays, for ``fill="soft"``: the probabilities of
+            delays 0, 1, 2, ... in rounds, or a cumulative distribution function, which may stay
+            below 1 if outcomes can be lost. A delay is the number of rounds (or seconds) after
+            which an outcome can be used; 0 and 1 round are equivalent. With None, it is estimated
+            from the delays and ages of the queries so far (Kaplan and Meier 1958).
 
     Raises:
         TypeError: If an option is of the wrong kind.
@@ -132,6 +151,9 @@ class Censoring(Filling):
     predictive: bool = False
     tolerance: float | None = None
     sum_form: str = "theorem"
+    _: KW_ONLY
+    fill: str = "minimum"
+    delay_distribution: DelayDistribution | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -179,6 +201,105 @@ class Censoring(Filling):
                 "moves with the outcomes. Leave on_lower= out."
             )
         self.check_fill()
+
+    @property
+    def fills_in(self) -> bool:
+        """Whether pending queries enter at a value other than the minimum."""
+        return self.fill != "minimum"
+
+    @property
+    def fills_by_model(self) -> bool:
+        """Whether the posterior given the outcomes that arrived determines the fill."""
+        return self.fill in ("soft", "lower_bound")
+
+    def check_fill(self) -> None:
+        """Raise an error unless the fill fits the other options; store the checked distribution."""
+        check_one_of("fill", self.fill, FILLS)
+        if self.delay_distribution is not None:
+            if self.fill != "soft":
+                raise ValueError(
+                    f"delay_distribution= is given, but fill is {self.fill!r}, which does not use "
+                    'it. Leave it out, or pass fill="soft".'
+                )
+            known = self.delay_distribution, self.max_delay, self.unit
+            checked = check_delay_distribution(*known)
+            store_checked(self, delay_distribution=checked)
+        if not self.fills_in:
+            return
+        needed = {"minimum": self.minimum, "outcome_bound": self.outcome_bound}
+        missing = [name for name, value in needed.items() if value is None]
+        if missing:
+            raise ValueError(
+                f"fill={self.fill!r} needs {' and '.join(f'{name}=' for name in missing)}: fills "
+                "lie between the minimum and the largest outcome, minimum + outcome_bound. State "
+                'them in the units of outcomes, or leave fill= out (fill="minimum").'
+            )
+        for bound in entries_of(self.outcome_bound):
+            if not bound > 0.0:
+                raise ValueError(
+                    f"fill={self.fill!r} needs a positive outcome_bound=, got {bound}: fills lie "
+                    'between minimum and minimum + outcome_bound. Or use fill="minimum".'
+                )
+        if self.on_lower == "lower":
+            raise ValueError(
+                f"fill={self.fill!r} does not go with on_lower='lower': fills lie between a "
+                "minimum that holds and minimum + outcome_bound. Leave one of the two out."
+            )
+
+    def shares_at_ages(
+        self,
+        ages: Sequence[float],
+        arrived: Mapping[float, int],
+        num_longer: int,
+        max_delay: float | None,
+    ) -> tuple[float, ...]:
+        """Return the probabilities that the outcomes of pending queries will still arrive in time.
+
+        Args:
+            ages: The ages of the queries that are waited for.
+            arrived: A map from delays to the number of outcomes that had them, for the estimate.
+            num_longer: The number of delays that are known to be longer than any that counts.
+            max_delay: How long a query is waited for; None if forever.
+        """
+        given = self.delay_distribution
+        expected = (
+            Survival.estimated(arrived, ages, num_longer)
+            if given is None
+            else Survival.stated(given)
+        )
+        return tuple(expected.still_to_come(age, max_delay) for age in ages)
+
+    def heights(
+        self,
+        bound: float | Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        shares: Tensor,
+    ) -> Tensor:
+        r"""Return how far fills lie above the minimum, between 0 and ``outcome_bound``.
+
+        .. math::
+           \varphi_s - y_{\min} = \tfrac12 B_y, \quad w_s (\mu(x_s) - y_{\min}), \quad
+           \mu(x_s) - \sigma(x_s) - y_{\min}
+
+        for ``"middle"``, ``"soft"`` and ``"lower_bound"``, clipped.
+
+        Args:
+            bound: ``outcome_bound``, in outcome units.
+            mean: The posterior means at pending queries given what arrived, LESS the minimum.
+            deviation: The posterior standard deviations there, of the same shape.
+            shares: The probability for each that its outcome is still to come in time.
+        """
+        if self.fill == "middle":
+            heights = torch.full_like(mean, 0.5) * bound
+        elif self.fill == "soft":
+            heights = shares * mean
+        elif self.fill == "lower_bound":
+            heights = mean - LOWER_BOUND_DEVIATIONS * deviation
+        else:
+            heights = torch.zeros_like(mean)
+        largest = torch.as_tensor(bound, dtype=mean.dtype, device=mean.device)
+        return torch.minimum(heights.clamp_min(0.0), largest)
 
     def tolerated(
         self,

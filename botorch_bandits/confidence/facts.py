@@ -85,6 +85,7 @@ class Facts:
         is_linear_beyond: Whether the penalty grows no faster than linearly.
         unreadable: Why the prior of the model cannot be read; empty if it can.
         learned: What was, or could have been, learned from the same data.
+        num_skipped: The number of first outcomes that chose a list of priors.
         is_frozen: Whether parameters are fixed now, but may have been fitted to the data before.
         of_outputs: Whether the model has several outputs.
         prior_means: The prior mean of each output, NaN if it is not constant; empty if all are 0.
@@ -171,6 +172,7 @@ class Facts:
     unreadable: str = ""
     learned: tuple[str, ...] = ()
     is_frozen: bool = False
+    num_skipped: int = 0
     of_outputs: bool = False
     prior_means: tuple[float, ...] = ()
     is_centered: bool = False
@@ -327,12 +329,3 @@ WORDS = {
     },
 }
 """Words of templates that depend on whether the outcome is minimized."""
-
-
-def as_template(text: str) -> str:
-    """Return the template that says a text as it is, such as one that a user has written.
-
-    Args:
-        text: The text.
-    """
-    return text.replace("{", "{{").replace("}", "}}")

@@ -18,6 +18,15 @@ from botorch_bandits.checks import counted
 WIDTH = 88
 """The largest number of characters in a line that is printed."""
 
+BOUNDS = {
+    False: ": at most",
+    True: (
+        "; the sum of width times standard deviation, whose expectation bounds the expected "
+        "regret, is"
+    ),
+}
+"""The text between the number of rounds and the value of a bound, by whether it is expected."""
+
 MOST_REASONS = 3
 """The largest number of reasons in the short form, which begins with those against all of it."""
 
@@ -42,6 +51,7 @@ class Statement:
         reach: For confidence bounds, the points at which they hold on one event, in all rounds:
             ``"everywhere"``, ``"arms"`` (all arms, each with the context of the round), or None if
             this is not stated, for example if they hold at one point of each round.
+        is_expected: Whether it bounds the expected regret, by the expectation of the number.
     """
 
     wording: str
@@ -52,6 +62,7 @@ class Statement:
     bound_of_others: float | None = None
     delta: float | None = None
     reach: str | None = None
+    is_expected: bool = False
 
     @property
     def probability(self) -> str:
@@ -73,8 +84,11 @@ class Statement:
 
     @property
     def total(self) -> float | None:
-        """The bound for all rounds so far; None if there is no number or it does not hold."""
-        if not self.holds or self.bound is None:
+        """The bound for all rounds so far; None without a number, if it does not hold, or expected.
+
+        On the expected regret, it is the expectation of the number that is the bound.
+        """
+        if not self.holds or self.bound is None or self.is_expected:
             return None
         if self.num_others == 0:
             return self.bound
@@ -89,11 +103,6 @@ class Statement:
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
 
     @property
-    def _bounds(self) -> str:
-        """Return the text between the number of rounds and the value of the bound."""
-        return ": at most"
-
-    @property
     def verdict(self) -> str:
         """Whether it holds, in words."""
         return "guaranteed" if self.holds else "not guaranteed"
@@ -104,7 +113,7 @@ class Statement:
         told = []
         if self.num_rounds is not None and self.holds:
             all_rounds = self.num_rounds + self.num_others
-            value = "" if self.bound is None else f"{self._bounds} {self.bound:.6g}"
+            value = "" if self.bound is None else f"{BOUNDS[self.is_expected]} {self.bound:.6g}"
             rounds = counted(all_rounds, "round", "rounds")
             told.append(f"    so far it covers {self.num_rounds} of {rounds}{value}")
             if self.num_others:
@@ -137,7 +146,6 @@ class RegretStatement(Statement):
             none.
         needs_every_round: Whether the proof requires that the method chose the point in every
             round.
-        is_expected: Whether it bounds the expected regret, by the expectation of the number.
         covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
         counts_pending: Whether it covers these rounds one by one, because each maximized a bound of
             the outcomes that had arrived; forecasts for the whole run do not include them.
@@ -154,27 +162,12 @@ class RegretStatement(Statement):
     added: float = 0.0
     largest: float | None = None
     needs_every_round: bool = False
-    is_expected: bool = False
     covers_pending: bool = False
     counts_pending: bool = False
     quantity: str = "the regret"
     num_points: int | None = None
     prior_deviation: float | None = None
     source_of_run: str = ""
-
-    @property
-    def total(self) -> float | None:
-        """The bound for all rounds so far; None if there is none or it is on expected regret."""
-        return None if self.is_expected else super().total
-
-    @property
-    def _bounds(self) -> str:
-        if self.is_expected:
-            return (
-                "; the sum of width times standard deviation, whose expectation bounds the "
-                "expected regret, is"
-            )
-        return super()._bounds
 
 
 @dataclass(frozen=True)

@@ -157,11 +157,10 @@ class BoundedNorm:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        names = ("rkhs_bound", "noise_bound", "variation")
-        bounds = {name: getattr(self, name) for name in names}
-        if self.outcome_bound is not None:
-            bounds["outcome_bound"] = self.outcome_bound
-        store_checked(self, **{n: check_all_nonnegative(n, each) for n, each in bounds.items()})
+        for name in ("rkhs_bound", "noise_bound", "variation", "outcome_bound"):
+            value = vars(self)[name]
+            if value is not None:
+                store_checked(self, **{name: check_all_nonnegative(name, value)})
         store_checked(self, delta=check_probability("delta", self.delta))
         lam = torch.as_tensor(self.lam, dtype=DTYPE)
         if not (lam > 0).all():
@@ -380,7 +379,7 @@ class NormBounds:
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         not_given = facts.not_given or self.not_given
         # without a readable prior, bounds are taken as multiples of its standard deviation
-        in_units = bool(not_given) or self.units == "prior" or lam is None
+        in_units = self.is_relative or lam is None
         facts = summary.known_to(
             facts, self.noise_bound, not_given=not_given, in_prior_units=in_units
         )
@@ -391,8 +390,7 @@ class NormBounds:
         known = {"lam": lam, "information_gain": None if gain is None else float(gain.max())}
         constants |= {name: value for name, value in known.items() if value is not None}
         constants |= constants_of_means(facts)
-        is_relative = bool(self.not_given) or self.units == "prior"
-        largest = largest_regret(summary, self.rkhs_bound, is_relative, self.not_given)
+        largest = largest_regret(summary, self.rkhs_bound, self.is_relative, self.not_given)
         return guarantee_of(theorem, facts, constants, largest=largest, **words)
 
 

@@ -980,6 +980,21 @@ IRGP_UCB = Theorem(
     hypotheses=PRIOR,
     is_drawn=True,
 )
+REFUTED_LIST = (
+    "after {after} outcomes all {count} priors on the list were refuted at level {level:g}"
+)
+OF_LISTS = (
+    voided("learned", "hyperparameters may have been learned from the same outcomes: {learned}"),
+    Hypothesis(lambda f: not f.num_skipped, FIXED_LIST),
+    Hypothesis(
+        "num_skipped",
+        "everything is conditional on the first {num_skipped} outcomes, which chose the list; the "
+        "rounds until then are not covered",
+    ),
+    Hypothesis("num_skipped", FIXED_AFTER_FIRST),
+)
+"""What the theorems on lists of priors need of the list."""
+
 LIST_ON_ARMS = Theorem(
     "upper confidence bound of the survivors of a list of priors",
     "Ville's inequality and Srinivas et al. 2010, Theorem 1, each at delta / 2",
@@ -988,6 +1003,7 @@ LIST_ON_ARMS = Theorem(
         _BETWEEN_BOUNDS + "on all arms (with contexts: at the context of each round)", reach="arms"
     ),
     assumptions=(DRAWN_FROM_LIST, GAUSSIAN_NOISE_ON_LIST, ON_FEW_ARMS),
+    hypotheses=OF_LISTS,
     is_drawn=True,
 )
 LIST_ON_A_BOX = Theorem(
@@ -1006,6 +1022,7 @@ LIST_ON_A_BOX = Theorem(
         f"{_SMOOTH}, with the smoothness_a and smoothness_b of the true prior for a and b",
         ON_A_BOX,
     ),
+    hypotheses=OF_LISTS,
     is_drawn=True,
 )
 TOP_TWO = "top-two Thompson sampling, with the confidence bounds of {inner}"

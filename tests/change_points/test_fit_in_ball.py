@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from botorch_bandits.confidence.fit_in_ball import log_likelihood_in_ball
+from botorch_bandits.change_points.fit_in_ball import log_likelihood_in_ball
 
 
 def smallest_squares(covariances, places, y, bound, noise=0.01):
