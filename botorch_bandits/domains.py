@@ -222,6 +222,14 @@ class Domain(ABC):
         """
         return None
 
+    def arm_of(self, x: Tensor) -> int | None:
+        """Return the index of a point if the set is a list of arms; otherwise None.
+
+        Args:
+            x: A point of the set, ``d``-dimensional.
+        """
+        return None
+
     def few_points(self) -> Arms | None:
         """Return all points if they are few enough to evaluate all, as arms are; otherwise None."""
         return None
@@ -412,6 +420,9 @@ class Arms(Domain):
     def check_point(self, name: str, x: Any) -> Tensor:
         point = check_coordinates(name, x, self.dim).to(self.choices.device)
         return self.choices[self.index_of(point.unsqueeze(0), name)].squeeze(0)
+
+    def arm_of(self, x: Tensor) -> int:
+        return self._index[tuple(x.tolist())]
 
     def index_of(self, X: Tensor, name: str = "X") -> Tensor:
         """Return the arm indices of the rows of ``X``.

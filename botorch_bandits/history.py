@@ -93,6 +93,7 @@ class Query:
             available ``"points"``, or the ``"fixed"`` values, by name or column, and points to
             ``"avoid"``. Also a copy.
         asked_by: The process and the host that asked, as in ``"4242@host"``; None in memory.
+        arm: The index of the arm, if the domain is :class:`~botorch_bandits.Arms`; otherwise None.
     """
 
     id: int
@@ -105,6 +106,7 @@ class Query:
     _parameters: Mapping[str, Any] | None = None
     _restriction: Mapping[str, Any] | None = None
     asked_by: str | None = None
+    arm: int | None = None
 
     state: ClassVar[str] = "pending"
     """What a history says of a query whose latest entry this is; see :meth:`.History.state`."""
@@ -148,6 +150,7 @@ class Query:
         """Show the id, the point and the origin."""
         named = self.parameters
         point = f"x={self.x.tolist()}" if named is None else f"parameters={named}"
+        point = point if self.arm is None else f"{point}, arm={self.arm}"
         return f"Query(id={self.id}, {point}, origin={self.origin!r})"
 
 
@@ -379,6 +382,7 @@ def plain_record(
         "round_number": query.round_number,
         "origin": query.origin,
         "x": query.x.tolist(),
+        **({} if query.arm is None else {"arm": query.arm}),
         **({} if query.parameters is None else {"parameters": query.parameters}),
         "context": None if query.context is None else query.context.tolist(),
         "asked_at": query.asked_at,
@@ -602,6 +606,7 @@ class History:
         diagnostics: Mapping[str, float] | None = None,
         parameters: Mapping[str, Any] | None = None,
         restriction: Mapping[str, Any] | None = None,
+        arm: int | None = None,
     ) -> Query:
         """Return the next query, checked; :meth:`record` records it.
 
@@ -614,6 +619,7 @@ class History:
             diagnostics: The values reported by the acquisition function, by name.
             parameters: The point as native values by name, if the domain has names.
             restriction: The points or arms that the round could choose from; see :class:`Query`.
+            arm: The index of the arm, if the domain is a list of arms.
 
         Raises:
             ValueError: If a shape is wrong, a value is not finite, or the origin is unknown.
@@ -634,6 +640,7 @@ class History:
             _diagnostics=dict(diagnostics or {}),
             _parameters=None if parameters is None else dict(parameters),
             _restriction=None if restriction is None else dict(restriction),
+            arm=arm,
         )
 
     def new_outcome(

@@ -336,6 +336,9 @@ class ImprovementArmsRule(ArmsRule):
     def _best(self, seen: Seen) -> Tensor:
         """Return what is improved upon, or minus it if minimizing, ``batch_shape x 1``."""
         rows = seen.player.rows
+        is_mean = self.best_f is None and self.incumbent == "posterior_mean"
+        if seen.among is not None and is_mean:  # the best of what can be chosen
+            return (self.sign * seen.mean[..., seen.among]).amax(-1, keepdim=True)
         if self.best_f is not None:
             known = torch.full_like(seen.mean[..., :1], self.sign * self.best_f)
         else:

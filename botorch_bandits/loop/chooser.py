@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, PosteriorMean
 from botorch.models import ModelListGP
 from botorch.models.model import Model
 from torch import Tensor
@@ -62,6 +62,7 @@ from botorch_bandits.loop.aspects import (
 )
 from botorch_bandits.loop.guarantees import (
     Gains,
+    complete_options,
     facts_of,
     forecasts_of,
     forecasts_of_restarts,
@@ -870,10 +871,14 @@ class ModelEngine:
         """
         settings = self._settings
         domain = there = view.domain_of(settings.domain)
-        acquisition = self.acquisition(view, domain)
+        seed, incumbent = derive_seed(settings.seed, view.round_number, "maximize"), None
         if limits is not None:
             there = view.domain_of(limits.domain)
-        seed = derive_seed(settings.seed, view.round_number, "maximize")
+            options = complete_options(settings)
+            if options.get("incumbent") == "posterior_mean":
+                mean = PosteriorMean(self.model(view), maximize=options["maximize"])
+                incumbent, _ = there.maximize(mean, seed)  # the best of what can be chosen
+        acquisition = self.acquisition(view, domain, incumbent)
         whole, value = maximize_checked(there, acquisition, seed)
         known = bandit(acquisition)
         ratio = noise_ratio_of(acquisition, whole) if repeats else None
@@ -931,12 +936,15 @@ class ModelEngine:
         variance = (deviation.square() + (mean - center).square()).mean(1)
         return center.squeeze(1).cpu(), variance.cpu()
 
-    def acquisition(self, view: View, domain: Domain) -> AcquisitionFunction:
+    def acquisition(
+        self, view: View, domain: Domain, incumbent: Tensor | None = None
+    ) -> AcquisitionFunction:
         """Return the acquisition function of a round.
 
         Args:
             view: The view of the round.
             domain: The domain of the model's inputs on which it will be maximized.
+            incumbent: The point to improve upon, if it is not the best observed one.
         """
         model = self.model(view)
         seed = derive_seed(self._settings.seed, view.round_number, "acquisition")
@@ -951,6 +959,7 @@ class ModelEngine:
         if view.widening is None:
             merges = self._recipe is not None or self._settings.learned is not None
             X = observed_inputs(model) if merges else None
+            X = X if incumbent is None else incumbent.unsqueeze(0)
             X = view.inputs(view.ids) if X is None else X
             given |= {"X_pending": X_pending, "X_observed": X, "Y_observed": view.Y.to(X.device)}
         acquisition = view.recipe.build(model, domain, **given)

@@ -304,6 +304,7 @@ class Log:
                 {k: float(v) for k, v in body.get("diagnostics", {}).items()},
                 body.get("parameters"),
                 body.get("restriction"),
+                body.get("arm"),
             )
             store_checked(query, asked_by=event.by)
             return query
@@ -344,6 +345,7 @@ def event_of(entry: Query | Event, **more: Any) -> NewEvent:
             {
                 "x": entry.x.tolist(),
                 "origin": entry.origin,
+                "arm": entry.arm,
                 "parameters": entry.parameters,
                 "context": None if entry.context is None else entry.context.tolist(),
                 "restriction": entry.restriction,
@@ -843,8 +845,8 @@ class BanditLoop:
                 # put back when the query is on record: an error leaves it in a round that it began
                 chooser, self._cached_chooser = self._chooser, None
                 x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
-                named = self.settings.domain.decode(x)
-                told = now, context, diagnostics, named, record
+                domain = self.settings.domain
+                told = now, context, diagnostics, domain.decode(x), record, domain.arm_of(x)
                 query = self._history.new_query(x, origin, *told)
                 if recorded := self._log.record(query, chooser=chooser):
                     self._cached_chooser = chooser
@@ -994,7 +996,9 @@ class BanditLoop:
         with self._log.turn(), self._lock:
             while True:
                 round_number, now = self._next_round(), self._log.now(at)
-                query = self._history.new_query(x, "attached", now, context, parameters=named)
+                query = self._history.new_query(
+                    x, "attached", now, context, None, named, None, self.settings.domain.arm_of(x)
+                )
                 entries: list[Query | Outcome] = [query]
                 if reward is not None:
                     outcome = self._history.outcome_of(

@@ -300,10 +300,9 @@ def recommendation_now(
         found |= {name: 0.0 - found[of] for name, of in NEGATED.items() if of in found}
     told = _told(settings, history, chooser) if settings.num_constraints else []
     observed = [outcome.constraints for query, outcome in told if _is_here(query, x, context)]
-    arms = settings.domain.arms
     return Recommendation(
         x=x,
-        arm=None if arms is None else int(arms.index_of(x.unsqueeze(0))),
+        arm=settings.domain.arm_of(x),
         parameters=settings.domain.decode(x),
         context=context,
         standard_deviation=float(here.deviation),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -287,3 +287,50 @@ def test_points_do_not_depend_on_the_unit_of_outcomes(acquisition: str, on_arms:
     span = box().bounds[1] - box().bounds[0]
     for exponent in (-40, 40):
         assert ((played[exponent] - played[0]).abs() / span).max() < 1e-4
+
+
+# --- rounds that choose from a part of the domain -------------------------------------------------
+
+
+def hill_at_the_left(x: Tensor) -> float:
+    return -5.0 * float(x[0]) - 4.0 * float(x[1] - 0.6) ** 2
+
+
+def improvement(model: Any, best: Tensor, X: Tensor) -> Tensor:
+    """The logarithm of the expected improvement over one number, by its textbook formula."""
+    posterior, normal = model.posterior(X), torch.distributions.Normal(0.0, 1.0)
+    mean, deviation = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1).sqrt()
+    z = ((mean - best) / deviation).double()
+    return (deviation * (normal.log_prob(z).exp() + z * normal.cdf(z))).log().detach()
+
+
+def test_improvement_is_over_the_best_of_what_a_round_can_choose() -> None:
+    acquisition = LogExpectedImprovement.with_options()
+    unit = Box([(0.0, 1.0)] * 2, num_restarts=3, raw_samples=64)
+    grid = torch.linspace(0.0, 1.0, 401, dtype=torch.float64)
+    slice_at_one = torch.stack([torch.ones_like(grid), grid], dim=-1)
+    arms = Arms(unit.sample(30, torch.Generator().manual_seed(2)))
+    low = (arms.choices[:, 0] > 0.5).nonzero().squeeze(-1)
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    given = BanditGP.with_kernel(kernel, noise=0.01, lengthscale=0.3)
+    for domain, model, asked in (
+        (unit, None, {"fixed": {0: 1.0}}),
+        (arms, None, {"available": low.tolist()}),
+        (arms, given, {"available": low.tolist()}),
+    ):
+        loop = make(domain, model=model, acquisition=acquisition, num_initial=8)
+        for _ in range(10):
+            query = loop.ask()
+            loop.tell(query.id, hill_at_the_left(query.x))
+        points = slice_at_one if domain is unit else arms.choices[low]
+        built = loop.current_model()
+        values = improvement(built, built.posterior(points).mean.max().detach(), points)
+        query = loop.ask(**asked)
+        assert query.diagnostics["acquisition_value"] == pytest.approx(
+            float(values.max()), abs=1e-3
+        )
+        if domain is arms:
+            assert query.arm == int(low[values.argmax()])
+        # over the best of the whole domain, next to nothing is left to improve
+        whole = improvement(built, loop.history.arrived()[1].max(), points)
+        assert float(whole.max()) < float(values.max()) - 1.0
