@@ -124,8 +124,7 @@ class DMMArmsRule(ArmsRule):
             return exact(every)
         # the bound at the ridge of the model, whose posterior is at hand, is above the bound
         width, sign = float(found.radicands[-1].sqrt()), 1.0 if self.maximize else -1.0
-        observed = replace(seen, pending=None)
-        scores = sign * seen.mean + width * observed.deviation_for(width)
+        scores = sign * seen.mean + width * seen.deviation_for(width, seen.posterior)
         among = every if seen.among is None else seen.among
         scores[among] = largest_first(
             scores[among], lambda some: exact(among[some]), MARGIN * seen.player.prior_deviation

@@ -69,6 +69,10 @@ class Seen:
         now: The columns in front of all arms; None if there are none.
         pending: Rows that are asked and whose outcomes are not known; None if there are none.
         among: Numbers of the arms that may be chosen; None for all.
+        mean: The posterior means of the reward in outcome units.
+        view: The posterior in which pending rows have their means as outcomes (hallucination).
+        value_scale: The scale of the scores.
+        prepared: What the rule computes once in each round; see :meth:`ArmsRule.prepare`.
     """
 
     rule: ArmsRule
@@ -79,56 +83,43 @@ class Seen:
     now: Tensor | None = None
     pending: Rows | None = None
     among: Tensor | None = None
+    mean: Tensor = field(init=False)
+    view: Posterior | RoundPosterior = field(init=False)
+    value_scale: ValueScale = field(init=False)
+    prepared: Any = field(init=False)
 
-    @cached_property
-    def prepared(self) -> Any:
-        """What the rule computes once in each round; see :meth:`ArmsRule.prepare`."""
-        return self.rule.prepare(self)
+    def __post_init__(self) -> None:
+        """Compute what most rules need."""
+        self.mean = self.posterior.mean[self.player.every, 0]
+        self.view = self.posterior if self.pending is None else self.posterior.given(self.pending)
+        self.value_scale = self.rule.value_scale(self.player)
+        self.prepared = self.rule.prepare(self)
 
     @cached_property
     def scores(self) -> Tensor:
         """The rule's scores of all arms."""
         return self.rule.scores(self)
 
-    @cached_property
-    def value_scale(self) -> ValueScale:
-        """The scale of the scores."""
-        return self.rule.value_scale(self)
-
-    @cached_property
-    def mean(self) -> Tensor:
-        """The posterior means of the reward in outcome units."""
-        return self.posterior.mean[self.player.every, 0]
-
-    @cached_property
-    def view(self) -> Posterior | RoundPosterior:
-        """The posterior in which pending rows have their means as outcomes (hallucination)."""
-        return self.posterior if self.pending is None else self.posterior.given(self.pending)
-
     @property
     def variance(self) -> Tensor:
         """The posterior variances of the reward; pending rows count as known."""
         return self.view.variance[self.player.every]
 
-    def variance_at(self, arm: int) -> float:
-        """Return the variance at one arm of a single stream."""
-        at = torch.tensor([arm], device=self.posterior.lam.device)
-        return float(self.view.variance_at(at)[0, 0])
-
     def standard_deviation(self, smallest_share: float) -> Tensor:
         """Return new deviations; variances are clamped at a share of the prior variance."""
         return self.variance.clamp_min(smallest_share * self.player.prior_variance).sqrt_()
 
-    def deviation_for(self, width: float | Tensor) -> Tensor:
+    def deviation_for(self, width: float | Tensor, posterior: Posterior | RoundPosterior) -> Tensor:
         """Return new deviations, exact where a bound with this width may be what is sought.
 
         Args:
             width: The factor of the deviation.
+            posterior: The posterior, with or without pending rows.
         """
         smallest = MINIMUM_VARIANCE * self.player.prior_variance
         mean = self.mean if self.rule.maximize else -self.mean
         given = (mean, width, smallest, self.value_scale.tolerance, self.among)
-        variance = self.view.screened_variance(*given)[self.player.every]
+        variance = posterior.screened_variance(*given)[self.player.every]
         return variance.clamp_min(smallest).sqrt_()
 
     def deviations_of_draws(
@@ -202,9 +193,9 @@ class ArmsRule(ABC):
     def scores(self, seen: Seen) -> Tensor:
         """Return ``batch_shape x num_arms`` scores: the values of the acquisition function."""
 
-    def value_scale(self, seen: Seen) -> ValueScale:
+    def value_scale(self, player: Player) -> ValueScale:
         """Return the scale of the scores: prior standard deviations from the prior mean."""
-        return ValueScale(self.sign * seen.player.prior_mean, seen.player.prior_deviation)
+        return ValueScale(self.sign * player.prior_mean, player.prior_deviation)
 
     def known(self, seen: Seen) -> Bounds:
         """Return what is known of all arms in a round, with confidence bounds if there are any."""
@@ -212,7 +203,9 @@ class ArmsRule(ABC):
 
     def describe(self, seen: Seen, arm: int) -> dict[str, Tensor | float]:
         """Return the diagnostics of one arm of a single stream, by name."""
-        variance = max(seen.variance_at(arm), MINIMUM_VARIANCE * seen.player.prior_variance)
+        at = torch.tensor([arm], device=seen.mean.device)
+        smallest = MINIMUM_VARIANCE * seen.player.prior_variance
+        variance = max(float(seen.view.variance_at(at)[0, 0]), smallest)
         return {"mean": seen.mean[arm], "standard_deviation": variance**0.5}
 
 
@@ -245,7 +238,7 @@ class WidthArmsRule(ArmsRule):
             smallest = MINIMUM_VARIANCE * seen.player.prior_variance
             deviation = noisy.clamp_min_(smallest).sqrt_()
         else:
-            deviation = seen.deviation_for(seen.prepared)
+            deviation = seen.deviation_for(seen.prepared, seen.view)
         return deviation.mul_(seen.prepared)
 
     def scores(self, seen: Seen) -> Tensor:
@@ -259,8 +252,8 @@ class WidthArmsRule(ArmsRule):
     def describe(self, seen: Seen, arm: int) -> dict[str, Tensor | float]:
         described = {**super().describe(seen, arm), "width": seen.prepared}
         if self.predictive:
-            noisy = seen.variance_at(arm) + float(seen.posterior.lam[0])
-            described["standard_deviation"] = math.sqrt(noisy)
+            noise = math.sqrt(seen.posterior.lam[0])
+            described["standard_deviation"] = math.hypot(described["standard_deviation"], noise)
         gain = self.rule.information_gain(seen.player.summaries[0])
         return described if gain is None else {**described, "information_gain": gain}
 
@@ -329,9 +322,9 @@ class ImprovementArmsRule(ArmsRule):
             noise = noise_that_counts(lam, seen.player.prior_variance)
         return log_improvement(improvement.div_(deviation), deviation, self.is_expected, noise)
 
-    def value_scale(self, seen: Seen) -> ValueScale:
+    def value_scale(self, player: Player) -> ValueScale:
         """See the base class; scores are logarithms, whose unit is 1 at any scale."""
-        return ValueScale(offset=math.log(seen.player.prior_deviation))
+        return ValueScale(offset=math.log(player.prior_deviation))
 
     def _best(self, seen: Seen) -> Tensor:
         """Return what is improved upon, or minus it if minimizing, ``batch_shape x 1``."""
@@ -420,9 +413,9 @@ class OneMomentArmsRule(ArmsRule):
             seen.mean if self.uses_mean else seen.standard_deviation(MINIMUM_VARIANCE)
         )
 
-    def value_scale(self, seen: Seen) -> ValueScale:
+    def value_scale(self, player: Player) -> ValueScale:
         """See the base class; deviations do not shift with the prior mean."""
-        scale = super().value_scale(seen)
+        scale = super().value_scale(player)
         return scale if self.uses_mean else ValueScale(unit=scale.unit)
 
 
@@ -631,9 +624,9 @@ class ListArmsRule(ArmsRule):
         lower, upper = seen.prepared
         return upper if self.maximize else -lower
 
-    def value_scale(self, seen: Seen) -> ValueScale:
+    def value_scale(self, player: Player) -> ValueScale:
         """See the base class; the unit is the largest prior deviation on the list."""
-        return ValueScale(unit=float(seen.player.recipe.groups.scales.max()) ** 0.5)
+        return ValueScale(unit=float(player.recipe.groups.scales.max()) ** 0.5)
 
     def known(self, seen: Seen) -> Bounds:
         """Return moments of the mixture of all entries, and bounds, from what arrived."""
@@ -877,8 +870,11 @@ class Player:
 
     def describe(self, seen: Seen, arm: int) -> dict[str, float]:
         """Return the diagnostics of an arm in the round ``seen`` of a single stream, by name."""
-        described = {**seen.rule.describe(seen, arm), "acquisition_value": seen.scores[arm]}
-        return {name: float(value) for name, value in described.items()}
+        described: dict[str, Any] = seen.rule.describe(seen, arm)
+        described["acquisition_value"] = seen.scores[arm]
+        for name, value in described.items():
+            described[name] = float(value)
+        return described
 
     def collapsed(self, posterior: Posterior | RoundPosterior) -> Rows:
         """Return the rows of a ``posterior``, one a place, and what is pending."""
@@ -945,7 +941,7 @@ class Replicates(Player):
             arm: ``num_replicates`` numbers of arms; a plain number for one replicate.
             outcome: ``num_replicates`` outcomes; a plain number for one replicate.
         """
-        if not self._own.has_room(1):
+        if not self._own.has_room((), (0,)):
             self._own.factorize(self.collapsed(self._own))
         if len(self.seeds) == 1:
             arm, outcome = int(arm), float(outcome)

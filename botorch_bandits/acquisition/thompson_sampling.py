@@ -356,7 +356,7 @@ class TopTwoArmsRule(ThompsonArmsRule):
             islice(others, self.max_draws),
             self.is_challenger(seen),
             moments,
-            self.value_scale(seen),
+            seen.value_scale,
             seen.among,
         )
 

@@ -286,7 +286,7 @@ class Posterior:
         old = self.rows
         changes = None if self._must_factorize else changes_between(old, rows)
         self._must_factorize = True  # if this is interrupted
-        if changes is None or not self._is_small(*changes):
+        if changes is None or not self.has_room(*changes):
             self.factorize(rows.collapsed())
         else:
             left, came = changes
@@ -295,15 +295,6 @@ class Posterior:
                     self.add(int(each.index[i]), each.Y[i].tolist(), sign * float(each.noise[i]))
         self.rows, self._must_factorize = rows, False
         return self
-
-    def _is_small(self, left: Sequence[int], came: Sequence[int]) -> bool:
-        """Return whether a change of rows is best made row by row, and there is room for it."""
-        count = len(left) + len(came)
-        if left:  # rows that come lose no digits
-            least = float(self.rows.noise[left].min())
-            if count > MOST_CHANGES or least < self._smallest_noise:
-                return False
-        return count <= FOLDED_AT_ONCE and self.has_room(count)
 
     def factorize(self, rows: Rows) -> Posterior:
         """Condition on exactly these rows, from scratch: ``n^2 (n / 3 + A)`` operations.
@@ -349,19 +340,12 @@ class Posterior:
             outcomes: ``m`` outcomes in raw units; None for the posterior means.
             noise: Its multiple of the noise variance; negative to take an earlier row back.
         """
-        if len(self.lam) == 1 and self.lam.device.type == "cpu":
-            self._add_to_one(index, outcomes, noise)
-            return self
-        every = torch.full((len(self.lam),), index, device=self.lam.device)
-        given = None if outcomes is None else self.lam.new_tensor(outcomes)
-        return self.add_each(every, given, noise=noise)
-
-    def _add_to_one(self, index: int, outcomes: Sequence[float] | None, noise: float) -> None:
-        """Do what :meth:`add_each` does for a single posterior on the CPU, in its memory.
-
-        A row of a few hundred numbers takes a NumPy call a microsecond and a PyTorch call five, and
-        long runs are made of such rows.
-        """
+        if len(self.lam) > 1 or self.lam.device.type != "cpu":
+            every = torch.full((len(self.lam),), index, device=self.lam.device)
+            given = None if outcomes is None else self.lam.new_tensor(outcomes)
+            return self.add_each(every, given, noise=noise)
+        # What add_each does, in the memory of a single posterior: a row of a few hundred numbers
+        # takes a NumPy call a microsecond and a PyTorch call five, and long runs are made of them.
         n, whole = self.num_kept, self.prior.matrices if self.folded is None else self.folded
         self._make_room(n + 1)
         V, variance, signs = self._V.numpy()[0], self.variance.numpy()[0], self._sign.numpy()
@@ -387,6 +371,7 @@ class Posterior:
         variance -= row * row * sign
         self.gain = self.gain + 0.5 * math.log(total / (lam * noise))
         self.num_kept = n + 1
+        return self
 
     def add_each(
         self,
@@ -417,9 +402,21 @@ class Posterior:
         self.num_kept = n + 1
         return self
 
-    def has_room(self, num_rows: int) -> bool:
-        """Fold the rows if that makes room, or return that everything must be factorized anew."""
-        if self.num_kept + num_rows <= self._limit:
+    def has_room(self, left: Sequence[int], came: Sequence[int]) -> bool:
+        """Return whether rows are best changed one by one; rows are folded if that makes room.
+
+        Args:
+            left: The numbers of the rows that leave.
+            came: The numbers of the rows that come.
+        """
+        count = len(left) + len(came)
+        if left:  # rows that come lose no digits
+            least = float(self.rows.noise[left].min())
+            if count > MOST_CHANGES or least < self._smallest_noise:
+                return False
+        if count > FOLDED_AT_ONCE:
+            return False
+        if self.num_kept + count <= self._limit:
             return True
         if self.folded is None or self._num_folds == MOST_FOLDS:
             return False
