@@ -670,15 +670,13 @@ def check_count(count: Any, noise: Any = None) -> int | None:
     """Return the number of observations of which an outcome is the mean; None for one observation.
 
     Args:
-        count: An integer of at least 1, or None.
+        count: An integer of at least 1.
         noise: The noise variance that was given with it, if any.
 
     Raises:
         TypeError: If it is not an integer (booleans are rejected as well).
         ValueError: If it is below 1, or both are given.
     """
-    if count is None:
-        return None
     if noise is not None:
         raise ValueError(
             f"count is {shown_value(count)} and noise is {shown_value(noise)}; give only one of "
@@ -694,18 +692,16 @@ def check_count(count: Any, noise: Any = None) -> int | None:
     return None if number == 1 else number
 
 
-def check_noise_variance(noise: Any) -> float | None:
-    """Return the variance of the noise of a single outcome; None if it is not given.
+def check_noise_variance(noise: Any) -> float:
+    """Return the variance of the noise of a single outcome.
 
     Args:
-        noise: A positive number of at most :data:`LARGEST_OUTCOME`, or None.
+        noise: A positive number of at most :data:`LARGEST_OUTCOME`.
 
     Raises:
         TypeError: If it is not a single number.
         ValueError: If it is not finite, not positive or too large.
     """
-    if noise is None:
-        return None
     if isinstance(noise, bool):
         raise TypeError(
             f"noise is {noise}; it must be a number: the variance of this outcome's noise."
@@ -797,7 +793,7 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
     """Return the constraint values of an outcome.
 
     Args:
-        constraints: The constraint values that were told; None if there are none.
+        constraints: The constraint values that were told; None if they are missing.
         num_constraints: The required number of values.
 
     Raises:
@@ -806,12 +802,10 @@ def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[flo
             too large.
     """
     if num_constraints == 0:
-        if constraints is not None:
-            raise ValueError(
-                f"constraints is {constraints}, but there are no constraints. Build the loop "
-                "with constraints= and a rule for the multipliers."
-            )
-        return ()
+        raise ValueError(
+            f"constraints is {constraints}, but there are no constraints. Build the loop with "
+            "constraints= and a rule for the multipliers."
+        )
     if constraints is None:
         raise ValueError(
             "constraints is missing: each outcome has "

@@ -587,8 +587,9 @@ class History:
         self.latest_at = -math.inf
         self._avoided: list[int] = []  # ids of failed queries whose points are avoided
         self.num_weighted = 0
-        # inputs of all queries; id, reward and constraint values of outcomes, in order of arrival
-        self._inputs = Growing(self.context_dim + self.dim)
+        # arm (-1 if there is none), context and point of all queries; id, reward and constraint
+        # values of outcomes, in order of arrival
+        self._asked = Growing(1 + self.context_dim + self.dim)
         self._told = Growing(2 + self.num_constraints)
 
     def __contains__(self, entry: Query | Event) -> bool:
@@ -809,9 +810,11 @@ class History:
             reward=check_told(reward),
             arrived_at=check_number("arrived_at", arrived_at),
             arrived_round=arrived_round,
-            constraints=check_constraint_values(constraints, self.num_constraints),
-            count=check_count(count, noise),
-            noise=check_noise_variance(noise),
+            constraints=()
+            if constraints is None and not self.num_constraints
+            else check_constraint_values(constraints, self.num_constraints),
+            count=None if count is None else check_count(count, noise),
+            noise=None if noise is None else check_noise_variance(noise),
         )
 
     def record(self, entry: Entry) -> Entry:
@@ -823,8 +826,9 @@ class History:
         """
         if isinstance(entry, Query):
             at = entry.asked_at
-            columns = [] if entry._context is None else entry._context.tolist()
-            self._inputs.append([columns + entry._x.tolist()], entry.id)
+            context = [] if entry._context is None else entry._context.tolist()
+            arm = -1 if entry.arm is None else entry.arm
+            self._asked.append([[arm, *context, *entry._x.tolist()]], entry.id)
             self._pending[entry.id] = entry
             self._queries.append(entry)
         elif isinstance(entry, Retraction):
@@ -947,10 +951,6 @@ class History:
         while waiting is not None:
             yield waiting
             waiting = next(events, None)
-
-    def queries_since(self, num_seen: int) -> list[Query]:
-        """Return the queries except the first ``num_seen``, in asking order."""
-        return self._queries[num_seen:]
 
     def query(self, query_id: int) -> Query:
         """Return the query with this id.
@@ -1076,8 +1076,16 @@ class History:
         Args:
             ids: ``n`` ids; all queries if omitted.
         """
-        X = self._inputs.values.clone() if ids is None else self._inputs.values[ids]
+        X = self._asked.values[slice(None) if ids is None else ids, 1:].clone()
         return X.to(self._queries[0]._x.device) if self._queries else X
+
+    def arms(self, ids: Tensor) -> Tensor:
+        """Return the indices of the arms of queries, ``n``, on the CPU; -1 where there is none.
+
+        Args:
+            ids: ``n`` ids.
+        """
+        return self._asked.values[ids, 0].long()
 
     def pending_or_avoided(self) -> list[int]:
         """Return the ids of pending queries, and of failed ones that are avoided, in order.

@@ -886,7 +886,7 @@ def smallest_lower_bounds(
     rule = settings.constraints
     assert rule is not None
     is_separate = rule.surrogate == "separate"
-    recent = view.history.queries_since(max(view.history.num_queries - NUM_CONTEXTS, 0))
+    recent = view.history.queries[-NUM_CONTEXTS:]
     contexts = [query.context for query in recent] if settings.context_dim else [view.context]
     there = [replace(view, context=context) for context in contexts or [None]]
     domains = [each.domain_of(settings.domain) for each in there]

@@ -8,7 +8,7 @@ history, so that a loop that is rebuilt from its history makes the same choices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -142,14 +142,12 @@ class Chooser:
             self._aspects.append(self._censors)
         self._begun_round, self._segment = 0, (-1, 0, False)
         self._built: tuple[ArmsEngine | ModelEngine, ModelEngine]
-        for entry in history.in_order():
-            self.hear(entry)
+        self.hear(history.in_order())
 
     @property
     def first(self) -> int:
         """The id of the first query that counts, since the last reset or fresh epoch."""
-        first = self.restarts.first
-        return first if self.multipliers is None else max(first, self.multipliers.first)
+        return (self.multipliers or self.restarts).first
 
     @property
     def _place(self) -> tuple[int, int]:
@@ -178,15 +176,26 @@ class Chooser:
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
         return self._engines()[0].moments(view, ids)
 
-    def _all(self, now: float, context: Tensor | None = None) -> View:
-        """Return the view of the next round before any feature changes it."""
+    def arrived(
+        self,
+        now: float,
+        context: Tensor | None = None,
+        aspects: Sequence[Aspect] | None = None,
+    ) -> View:
+        """Return the view of the outcomes that count in the next round, without pseudo-values.
+
+        Args:
+            now: The time in seconds.
+            context: The context of the round, or None.
+            aspects: The features that change it; all if omitted.
+        """
         history, settings = self._history, self._settings
         pending = () if settings.feedback.ignores_pending else history.pending_or_avoided()
         ids, Y = history.told()
         if self._minimizes:
             Y = torch.cat([0.0 - Y[:, :1], Y[:, 1:]], dim=-1)  # 0 stays 0
         num_queries = history.num_queries
-        return View(
+        view = View(
             history=history,
             round_number=num_queries + 1,
             now=now,
@@ -201,6 +210,9 @@ class Chooser:
             censored=settings.feedback.censored,
             has_time=self._has_time,
         )
+        for aspect in self._aspects if aspects is None else aspects:
+            view = view if aspect is self._censors else aspect.see(view)
+        return view
 
     def since_reset(self, now: float) -> View:
         """Return the view of all outcomes since the last reset, as they were told.
@@ -208,19 +220,7 @@ class Chooser:
         Args:
             now: The time in seconds.
         """
-        return self.restarts.see(self._all(now))
-
-    def arrived(self, now: float, context: Tensor | None = None) -> View:
-        """Return the view of the outcomes that count in the next round, without pseudo-values.
-
-        Args:
-            now: The time in seconds.
-            context: The context of the round, or None.
-        """
-        view = self._all(now, context)
-        for aspect in self._aspects:
-            view = view if aspect is self._censors else aspect.see(view)
-        return view
+        return self.arrived(now, aspects=(self.restarts,))
 
     def view(self, now: float, context: Tensor | None = None) -> View:
         """Return the view of the next round; see :meth:`arrived` for the arguments."""
@@ -298,27 +298,26 @@ class Chooser:
         for aspect in self._aspects:
             aspect.check_outcome(outcome.flipped() if self._minimizes else outcome)
 
-    def hear(self, entry: Any) -> None:
-        """Process a query or an event that was added to the history; a reset may follow.
+    def hear(self, entries: Iterable[Any]) -> None:
+        """Process queries and events that were added to the history; resets may follow.
 
         Args:
-            entry: A query, outcome or failure; a retraction changes what was processed before.
+            entries: Queries, outcomes and failures in order; a retraction changes what was
+                processed before.
         """
-        if entry.state == Query.state:
-            if self._aspects and entry.round_number != self._begun_round:  # not chosen here
-                self._begin_round(entry.round_number)
-            for aspect in self._aspects:
-                aspect.asked(entry)
-        elif entry.state == Outcome.state:
-            told = entry.flipped() if self._minimizes and self._aspects else entry
-            resets = []
-            for aspect in self._aspects:
-                resets.append(aspect.told(told))
-            for reset in resets:
-                self._reset(reset)
-        else:
-            for aspect in self._aspects:
-                aspect.failed(entry)
+        for entry in entries:
+            if entry.state == Query.state:
+                if self._aspects and entry.round_number != self._begun_round:  # not chosen here
+                    self._begin_round(entry.round_number)
+                for aspect in self._aspects:
+                    aspect.asked(entry)
+            elif entry.state == Outcome.state:
+                told = entry.flipped() if self._minimizes else entry
+                for reset in [aspect.told(told) for aspect in self._aspects]:
+                    self._reset(reset)
+            else:
+                for aspect in self._aspects:
+                    aspect.failed(entry)
 
     def _begin_round(self, round_number: int) -> None:
         """End the last round; a choice that failed may be made again in the same round."""
@@ -684,10 +683,8 @@ class ArmsEngine:
         self.player, self._arrived, self._domain = player, arrived, domain
         self._device = domain.choices.device
         self._num_front = player.posterior.prior.num_front
-        self._arms = Growing(dtype=int)  # of all queries
         self._places, self._first = Growing(dtype=int), 0  # of the queries from an id on
         self._place_of: dict[tuple[int, tuple[float, ...]], int] = {}
-        self._latest = (-1, -1)
         self._recipe: Any = None
 
     def choose(
@@ -707,9 +704,8 @@ class ArmsEngine:
         seen, rule = self._look(view), self.player.rule
         seen.among = None if limits is None else limits.among
         arm, ratio = int(self.player.choose(seen)), None
-        self._latest = view.round_number - 1, arm
         if repeats and isinstance(rule, ListArmsRule):
-            ratio = rule.least_noise_ratio(self._look(view), arm, LEVEL_OF_SURVIVORS)
+            ratio = rule.least_noise_ratio(seen, arm, LEVEL_OF_SURVIVORS)
         return self._domain.choices[arm], self.player.describe(seen, arm), ratio
 
     def describe(self, x: Tensor, view: View) -> dict[str, float]:
@@ -719,8 +715,7 @@ class ArmsEngine:
             x: The point.
             view: The view of the round.
         """
-        arm = int(self._domain.index_of(x.unsqueeze(0))[0])
-        return self.player.describe(self._look(view), arm)
+        return self.player.describe(self._look(view), self._domain.arm_of(x))
 
     def latest_fit(self) -> None:
         """Return None: priors are fixed."""
@@ -739,7 +734,6 @@ class ArmsEngine:
             ``k x m`` each, on the CPU.
         """
         player = self._arrived
-        self._catch_up(view)
         if view.prior_mean is not None:
             player.set_prior_mean(view.prior_mean)
         player.condition(self._rows(view), view.front if self._num_front else None)
@@ -747,7 +741,7 @@ class ArmsEngine:
         return mean.cpu(), variance.cpu()
 
     def _moments_of(self, player: Player, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self._at(ids, view)
+        rows = self._rows(view, ids)
         mean, variance = player.posterior.moments_at(rows.index, rows.front)  # G x m x k, G x k
         groups = list(player.group_of_output)
         mean = mean[groups, range(len(groups))]  # m x k
@@ -755,7 +749,6 @@ class ArmsEngine:
 
     def _look(self, view: View) -> Seen:
         """Return what the view's rule sees."""
-        self._catch_up(view)
         if view.recipe is not self._recipe and view.recipe is not None:
             self._recipe = view.recipe
             self.player.rule = view.recipe.arms_rule(self.player.rule_domain)
@@ -775,53 +768,46 @@ class ArmsEngine:
                 total = widening.sums(variance + (posterior.lam[0] if is_predictive else 0.0))[0]
             width = widening.rule(rule.rule, total, view.local_round, draws)
             rule = replace(rule, rule=width, predictive=is_predictive)
-        pending = self._at(view.pending, view) if len(view.pending) else None
+        pending = self._rows(view, view.pending) if len(view.pending) else None
         return self.player.look(view.local_round, rows, front, pending, view.round_number, rule)
 
-    def _rows(self, view: View) -> Rows:
-        if view.fading is not None:
-            view = view.faded()
-        noise = None if view.weight is None else 1.0 / view.weight
-        return self._at(view.ids, view, view.Y, noise)
+    def _rows(self, view: View, ids: Tensor | None = None) -> Rows:
+        """Return the rows of a view, or queries as rows without outcomes and with the noise of one.
 
-    def _at(
-        self, ids: Tensor, view: View, Y: Tensor | None = None, noise: Tensor | None = None
-    ) -> Rows:
-        """Return queries as rows; without outcomes, these are 0, and the noise that of one."""
-        if Y is None:
+        Args:
+            view: The view.
+            ids: The ids of the queries; None for the rows of the view.
+        """
+        weight = None
+        if ids is None:
+            view = view if view.fading is None else view.faded()
+            ids, Y, weight = view.ids, view.Y, view.weight
+        else:
             Y = view.Y.new_zeros(len(ids), self.player.posterior.mean.shape[1])
-        if noise is None:
-            noise = view.Y.new_ones(len(ids))
+        noise = view.Y.new_ones(len(ids)) if weight is None else 1.0 / weight
         front = view.inputs(ids)[:, : self._num_front] if self._num_front else None
-        index = place = self._arms.values[ids]
+        index = place = view.history.arms(ids)
         if self.player.numbers_by_row:
-            place = self._places.values[ids - view.first]
+            place = self._places_of(view)[ids - view.first]
         if self._device.type != "cpu":
             on_device = (each.to(self._device) for each in (index, Y, noise, place, ids))
             index, Y, noise, place, ids = on_device
         return Rows(index, Y, noise, front, place, ids)
 
-    def _catch_up(self, view: View) -> None:
-        """Read the queries since the last look."""
-        new = view.history.queries_since(len(self._arms))
-        if len(new) == 1 and (new[0].id, new[0].origin) == (self._latest[0], CHOSEN):
-            self._arms.append([self._latest[1]])
-        elif new:
-            points = torch.stack([query.x for query in new])
-            self._arms.append(self._domain.index_of(points).tolist())
-        if self.player.numbers_by_row:
-            self._number_places(view)
+    def _places_of(self, view: View) -> Tensor:
+        """Return a number for each query since the view's first one, the same for one place.
 
-    def _number_places(self, view: View) -> None:
-        """Number places in the order in which they first occur, in which rows have their draws."""
+        Places are numbered in the order in which they first occur, in which rows have their draws.
+        """
         if view.first != self._first:
             self._places, self._first, self._place_of = Growing(dtype=int), view.first, {}
-        ids = torch.arange(view.first + len(self._places), len(self._arms))
-        known, arms = self._place_of, self._arms.values[ids].tolist()
+        ids = torch.arange(view.first + len(self._places), view.round_number - 1)
+        known, arms = self._place_of, view.history.arms(ids).tolist()
         keys = zip(arms, view.inputs(ids)[:, : self._num_front].tolist(), strict=True)
         self._places.append(
             [known.setdefault((arm, tuple(front)), len(known)) for arm, front in keys]
         )
+        return self._places.values
 
 
 def plays_by_row(player: Player, feedback: Feedback) -> bool:

@@ -1394,8 +1394,7 @@ class BanditLoop:
             chooser = Chooser(self.settings, self._history, log.decided)
         elif unseen:
             self._cached_chooser = None  # an error must not leave it half done
-            for entry in unseen:
-                chooser.hear(entry)
+            chooser.hear(unseen)
             is_alike = self.settings.restart is None or chooser.restarts.agrees_with(log.decided)
             if not is_alike:  # another machine decided otherwise
                 chooser = Chooser(self.settings, self._history, log.decided)

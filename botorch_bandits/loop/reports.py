@@ -832,7 +832,7 @@ def differences_of_replay(
             if isinstance(entry, Retraction):
                 chooser = Chooser(settings, replayed)
             else:
-                chooser.hear(entry)
+                chooser.hear([entry])
     own = Chooser(settings, history).restarts
     if decided != NOTHING_DECIDED and not own.agrees_with(decided):
         rounds, recorded = (

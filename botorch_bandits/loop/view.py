@@ -309,15 +309,12 @@ class Feedback:
     Attributes:
         hallucinates: Whether they count as known to have the posterior mean.
         ignores_pending: Whether they are left out.
+        censored: The feedback itself if they are censored, otherwise None.
     """
 
     hallucinates: ClassVar[bool] = False
     ignores_pending: ClassVar[bool] = False
-
-    @property
-    def censored(self) -> Censored | None:
-        """The feedback itself if they are censored, otherwise None."""
-        return None
+    censored: Censored | None = None
 
     def is_late(self, query: Query, event: Event) -> bool:
         """Return whether an outcome came after its query was given up.
@@ -425,7 +422,8 @@ class Censored(Censoring, Feedback):
         super().__post_init__()
 
     @property
-    def censored(self) -> Censored:
+    def censored(self) -> Censored:  # type: ignore[override]
+        """The feedback itself."""
         return self
 
     def check_outcome(

@@ -113,7 +113,8 @@ def history_of(seed: int, has_context: bool, maximize: bool) -> tuple[History, n
     table = np.stack([GRID[random.integers(7, size=12)], random.random(12), random.random(12)])
     for i, (x, z, y) in enumerate(table.T):
         context = double([z]) if has_context else None
-        history.record(history.new_query(double([x]), "acquisition", float(i), context))
+        arm = int((x == GRID).argmax())
+        history.record(history.new_query(double([x]), "acquisition", float(i), context, arm=arm))
         if i not in (7, 10):
             history.record(history.new_outcome(i, y, float(i)))
     return history, table

@@ -346,7 +346,8 @@ class World:
         waiting: list[Any] = []
         for t, x in enumerate(domain.sample(total, self._stream)):
             origin = "exploration" if t in explored else "acquisition"
-            waiting.append(history.record(history.new_query(x, origin, 0.0, self.context(), known)))
+            given = x, origin, 0.0, self.context(), known
+            waiting.append(history.record(history.new_query(*given, arm=domain.arm_of(x))))
             if len(waiting) > one.num_pending:
                 query = waiting.pop(0)
                 reward, constraints = self.outcome(query.x, query.context)

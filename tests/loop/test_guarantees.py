@@ -542,7 +542,7 @@ def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret()
 @pytest.mark.parametrize("surrogate", ["fresh", "separate"])
 def test_rounds_without_diagnostics_have_no_numbers(surrogate: str) -> None:
     given = History(dim=1, num_constraints=1)
-    query = given.record(given.new_query(CHOICES[3], "acquisition", 0.0))
+    query = given.record(given.new_query(CHOICES[3], "acquisition", 0.0, arm=3))
     given.record(given.new_outcome(query.id, 0.2, 0.0, [-0.1]))
     recipe = IGP if surrogate == "fresh" else LagrangianUpperConfidenceBound.with_options(**BOUNDS)
     rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
