@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from botorch_bandits.checks import check_matrix, check_vector
+from botorch_bandits.checks import check_matrix, check_vector, without_labels
 
 _OF_PAIRS = "One (low, high) pair per dimension is a list of tuples, or Box.from_pairs(pairs)."
 ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
@@ -23,15 +23,17 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
 
     Args:
         name: The name of the argument, for error messages.
-        bounds: One ``(low, high)`` tuple per dimension, or a ``2 x d`` tensor, array or nested
-            list.
+        bounds: One ``(low, high)`` tuple per dimension, or a ``2 x d`` tensor, array, table or
+            nested list.
 
     Raises:
         TypeError: If it is a tensor with a dtype other than float64, or not numeric.
         ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
-            upper bound.
+            upper bound; or if a list or a table has two pairs that are valid bounds by row and by
+            column, but different ones.
     """
     check_no_names(name, bounds)
+    is_table, bounds = hasattr(bounds, "to_numpy"), without_labels(bounds)
     listed = list(bounds) if isinstance(bounds, list | tuple) else []
     are_tuples = [isinstance(row, tuple) for row in listed]
     has_pairs = any(are_tuples)
@@ -54,6 +56,16 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
             f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
             f"{tuple(rows.shape)}. {_OF_PAIRS}"
         )
+    if rows.shape[1] == 2 and (is_table or {*map(type, listed)} == {list}):
+        (a, b), (c, d) = rows.tolist()
+        if a < b and c < d and a < c and b < d and b != c:
+            raise ValueError(
+                f"{name} is {rows.tolist()}, which can be read by row, from {a} to {b} and from "
+                f"{c} to {d}, or by column, from {a} to {c} and from {b} to {d}. Pass tuples, "
+                f"[({a}, {b}), ({c}, {d})], or Box.from_pairs({rows.tolist()}) for the first, and "
+                f"torch.tensor({rows.tolist()}, dtype=torch.float64), lower bounds and then upper "
+                "bounds, for the second."
+            )
     for i, (low, high) in enumerate(rows.T.tolist()):
         if low >= high:
             raise ValueError(

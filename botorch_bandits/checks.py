@@ -90,6 +90,36 @@ def is_listed(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
+def without_labels(value: Any, by_name: bool = False) -> Any:
+    """Return the numbers of a column or a table, such as those of pandas; others unchanged.
+
+    A value is a table if it has ``to_numpy``, so that the package need not import its library.
+
+    Args:
+        value: Anything; in a list, each entry that is a column is read.
+        by_name: Whether entries with text as labels are read as values by label: a column becomes
+            a dict, and a table one dict for each row.
+
+    Returns:
+        An array of the caller's own; lists if the entries are objects.
+
+    Example:
+        >>> import pandas as pd
+        >>> row = pd.Series({"C": 0.5, "kernel": "rbf"})
+        >>> without_labels(row), without_labels(row, by_name=True)
+        ([0.5, 'rbf'], {'C': 0.5, 'kernel': 'rbf'})
+    """
+    if is_list(value) and any(hasattr(each, "to_numpy") for each in value):
+        return [np.array(v).tolist() if hasattr(v, "to_numpy") else v for v in value]
+    if not hasattr(value, "to_numpy"):
+        return value
+    labels = value.keys() if by_name and hasattr(value, "keys") else [None]
+    if all(isinstance(label, str) for label in labels):
+        return value.to_dict() if value.ndim == 1 else value.to_dict("records")
+    array = np.array(value)  # a copy, as the table may change
+    return array.tolist() if array.dtype.hasobject else array
+
+
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a Python number, and not True or False."""
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -139,7 +169,9 @@ def _as_tensor(name: str, value: Any) -> str:
         return " Pass None if there are no points."
     if is_list(value) and all(isinstance(each, Tensor) for each in value):
         return f" Pass torch.stack({name}) if each of its entries is one point."
-    if is_list(value) or _kind_of_entries(value):
+    if hasattr(value, "to_numpy"):
+        name += ".to_numpy()"
+    if is_list(value) or hasattr(value, "to_numpy") or _kind_of_entries(value):
         return f" Pass torch.as_tensor({name}, dtype=torch.float64)."
     if is_number(value):
         return f" Pass torch.tensor([{float(value)}], dtype=torch.float64)."
@@ -859,6 +891,7 @@ def level_of_users_line() -> int:
 def _as_double(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return check_double(name, value)
+    value = without_labels(value)
     check_kept_exactly(name, value)
     try:
         return torch.as_tensor(value, dtype=DTYPE)

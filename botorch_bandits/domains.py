@@ -37,6 +37,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     is_listed,
+    without_labels,
 )
 from botorch_bandits.feasible_sets import (
     FeasibleSet,
@@ -334,7 +335,8 @@ class Arms(Domain):
     is smaller.
 
     Args:
-        choices: A ``num_arms x d`` tensor or nested sequence, one arm per row, all distinct.
+        choices: A ``num_arms x d`` tensor, array, table or nested sequence, one arm per row, all
+            distinct.
 
     Raises:
         TypeError: If ``choices`` is a tensor whose dtype is not float64.
@@ -506,8 +508,9 @@ class Box(Domain):
 
     Args:
         bounds: One ``(low, high)`` tuple per dimension, as in ``[(-5.0, 10.0), (0.0, 15.0)]``; or
-            BoTorch's layout, lower bounds first: a ``2 x d`` tensor, array or nested list. See
-            :meth:`from_pairs` for pairs that are not tuples.
+            BoTorch's layout, lower bounds first: a ``2 x d`` tensor, array, table or nested list.
+            A list of two pairs that could be either is refused. See :meth:`from_pairs` for pairs
+            that are not tuples.
         integer_dims: Indices of the integer dimensions; their bounds must be integers.
         num_restarts: The number of starting points of the acquisition's local optimization.
         raw_samples: The number of quasi-random points from which these are chosen.
@@ -630,9 +633,10 @@ class Box(Domain):
 
         Example:
             >>> Box.from_pairs([[-5.0, 10.0], [0.0, 15.0]])
-            Box([[-5.0, 0.0], [10.0, 15.0]])
+            Box([(-5.0, 10.0), (0.0, 15.0)])
         """
         check_no_names("pairs", pairs)
+        pairs = without_labels(pairs)
         if is_listed(pairs) and not hasattr(pairs, "dtype"):
             pairs = rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair per row", ONE_DIMENSION)
@@ -642,7 +646,8 @@ class Box(Domain):
     def __repr__(self) -> str:
         """Show the box as Python code."""
         integer = f", integer_dims={self.integer_dims}" if self.integer_dims else ""
-        return f"Box({self.bounds.tolist()}{integer}{constraints_text(self.constraints)})"
+        pairs = [*map(tuple, self.bounds.T.tolist())]
+        return f"Box({pairs}{integer}{constraints_text(self.constraints)})"
 
     def facts(self) -> dict[str, Any]:
         """Return the dimension and the longest side; see :meth:`Domain.facts`."""

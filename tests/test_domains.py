@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -21,17 +22,23 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from botorch_bandits import (
+    AdditiveEpochs,
     AMMUpperConfidenceBound,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
+    Categorical,
     ChangePointDetector,
     DifferentSettingsError,
     Domain,
+    Float,
     GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    Integer,
     LogExpectedImprovement,
     RandomSearch,
+    Space,
 )
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 
@@ -288,7 +295,7 @@ def test_bad_integer_dimensions_are_refused(
     integer_dims: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        Box([[0.0, 0.5], [3.0, 2.0]], integer_dims)
+        Box([(0.0, 3.0), (0.5, 2.0)], integer_dims)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +323,6 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
         [(-5, 10), (0, 15)],
         ((-5.0, 10.0), (0.0, 15.0)),
         [(np.float64(-5.0), double(10.0)), (0.0, 15.0)],
-        [[-5.0, 0.0], [10.0, 15.0]],
-        ([-5.0, 0.0], [10.0, 15.0]),
         np.array([[-5.0, 0.0], [10.0, 15.0]]),
         double([[-5.0, 0.0], [10.0, 15.0]]),
         [double([-5.0, 0.0]), double([10.0, 15.0])],
@@ -331,6 +336,54 @@ def test_tuples_are_pairs_and_all_else_has_lower_bounds_first(bounds: Any) -> No
     assert box.bounds.tolist() == [[-5.0, 0.0], [10.0, 15.0]]
     assert box.bounds.is_contiguous()
     assert box.check_point("x", [9.0, 14.0]).tolist() == [9.0, 14.0]
+
+
+@pytest.mark.parametrize("kind", [list, pd.DataFrame])
+def test_two_pairs_that_are_bounds_by_row_and_by_column_are_refused(kind: Any) -> None:
+    pairs = [[-5.0, 10.0], [0.0, 15.0]]
+    ways = r"by row, from -5.0 to 10.0 and .* by column, from -5.0 to 0.0 and from 10.0 to 15.0\."
+    remedies = r".*\[\(-5.0, 10.0\), \(0.0, 15.0\)\], or Box.from_pairs\(.*torch.tensor\("
+    with pytest.raises(ValueError, match=rf"bounds is .* {ways}{remedies}"):
+        Box(kind(pairs))
+    assert Box.from_pairs(kind(pairs)).bounds.T.tolist() == pairs
+    assert repr(eval(repr(Box(double(pairs))))) == "Box([(-5.0, 0.0), (10.0, 15.0)])"
+    for read in ([[0.0, 0.0], [1.0, 2.0]], [[0.0, 1.0], [1.0, 4.0]], [[0.0], [1.0]]):
+        assert Box(kind(read)).bounds.tolist() == read  # by row, no bounds or the same ones
+
+
+def test_data_frames_are_read_where_arrays_are() -> None:
+    """In the order of their columns, and on a space by the names of the columns."""
+    table = pd.DataFrame({"b": [0.25, 0.5], "a": pd.array([1, 2], dtype="Int64")}, index=["u", "v"])
+    rows = [[0.25, 1.0], [0.5, 2.0]]
+    assert Arms(table).choices.tolist() == Arms([table.loc["u"], table.loc["v"]]).choices.tolist()
+    assert Arms(table).choices.tolist() == rows
+    wide = table.assign(c=[0.0, 3.0])
+    assert Box(wide).bounds.tolist() == [[0.25, 1.0, 0.0], [0.5, 2.0, 3.0]]
+    space = Space({"a": Integer(0, 5), "b": Float(0.0, 1.0), "k": Categorical(["x", "y"])})
+    named = table.assign(k=["y", "x"])
+    kernel = BanditGP.with_kernel(RBFKernel(), noise=0.1, lengthscale=0.3)
+    budget = AdditiveEpochs(num_constraints=2, epoch_length=5)
+    rule = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
+    loop = BanditLoop(Arms(table), kernel, rule, context_dim=2, constraints=budget)
+    context = table.loc["v"]
+    query = loop.ask(context, available=table.iloc[1:])
+    assert (query.arm, query.context.tolist()) == (1, [0.5, 2.0])  # type: ignore[union-attr]
+    assert loop.ask(context, fixed=pd.Series({1: 1.0})).arm == 0
+    assert loop.ask(context, avoid=pd.Series([True, False])).arm == 1
+    values = pd.Series([0.5, -1.0], ["cost", "time"])
+    assert loop.tell(query.id, pd.Series([1.0]), constraints=values).constraints == (0.5, -1.0)
+    loop.attach(table.loc["u"], 2.0, values, context=context)
+    assert loop.history.queries[-1].x.tolist() == rows[0]
+    loop = BanditLoop(space, acquisition=RandomSearch())
+    assert loop.ask(available=named.iloc[1:]).parameters == {"a": 2, "b": 0.5, "k": "x"}
+    assert loop.ask(fixed=pd.Series({"a": 3})).x[0] == 3.0
+    loop.attach(named.loc["u"], 1.0)
+    assert loop.history.queries[-1].parameters == {"a": 1, "b": 0.25, "k": "y"}
+    holed = table.assign(a=pd.array([1, None], dtype="Int64"))
+    with pytest.raises(TypeError, match=r"choices must be a float64 tensor .* <NA>"):
+        Arms(holed)
+    with pytest.raises(TypeError, match=r"torch.as_tensor\(train_X.to_numpy\(\), dtype"):
+        BanditGP(table, table, 0.1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -354,7 +407,7 @@ def test_a_box_keeps_its_own_bounds_and_shows_them() -> None:
     box = Box(bounds, integer_dims=[1, 1])
     bounds.add_(5.0)
     assert box.bounds.tolist() == [[0.0, 0.0], [1.0, 3.0]]
-    assert repr(box) == "Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=(1,))"
+    assert repr(box) == "Box([(0.0, 1.0), (0.0, 3.0)], integer_dims=(1,))"
     assert eval(repr(box)).bounds.tolist() == box.bounds.tolist()
 
 

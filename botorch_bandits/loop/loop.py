@@ -799,7 +799,7 @@ class BanditLoop:
             context: ``context_dim`` numbers that are known before the choice; the loop chooses only
                 the point. None without contexts.
             available: What can be chosen in this round: indices of arms, one boolean per arm, or
-                points as rows; on a box or a space, a list of points.
+                points as rows; on a box or a space, a list or a table of points.
             fixed: Values that are fixed in this round, by parameter name on a space and by column
                 index elsewhere.
             avoid: Arms (in the same format as ``available``) or points that must not be chosen in
@@ -947,8 +947,8 @@ class BanditLoop:
         tell its outcome by its id, or report that it failed.
 
         Args:
-            x: The point, in the domain; under a :class:`~botorch_bandits.Space`, values by name or
-                coordinates.
+            x: The point, in the domain; under a :class:`~botorch_bandits.Space`, values by name
+                (a dict or a row of a data frame) or coordinates.
             reward: As for :meth:`tell`; None if it is not known yet.
             constraints: As for :meth:`tell`; given together with the reward.
             context: The ``context_dim`` numbers of the context in which the point is evaluated.

@@ -57,6 +57,7 @@ from botorch_bandits.checks import (
     name_of,
     shown_value,
     store_checked,
+    without_labels,
 )
 from botorch_bandits.confidence import GainBound, ModelCheck
 from botorch_bandits.confidence.censored import CensoredWidth
@@ -1331,6 +1332,7 @@ def read_restriction(
         ValueError: If a value is not in the domain, nothing is left to choose from, or the loop
             does not support the restriction.
     """
+    fixed = fixed.to_dict() if hasattr(fixed, "to_dict") else fixed
     fixed, avoid = (None if each is None or _is_empty(each) else each for each in (fixed, avoid))
     if available is None and fixed is None and avoid is None:
         return None
@@ -1432,6 +1434,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> NDArray[np.int64]:
         f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "
         "points as rows."
     )
+    given = without_labels(given)
     if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
     is_plain = not hasattr(given, "ndim")  # neither a tensor nor an array
@@ -1540,6 +1543,7 @@ def _kept(points: Tensor, values: Mapping[int, float], problem: str) -> Tensor:
 
 def _read_points(name: str, given: Any, domain: Box) -> Tensor:
     """Return points of a box as rows, each checked."""
+    given = without_labels(given, by_name=bool(domain.names))
     if not is_listed(given):
         raise TypeError(f"{name} is {shown_value(given)}; pass points of the domain in a list.")
     rows = list(check_matrix(name, given, domain.dim) if hasattr(given, "ndim") else given)

@@ -15,7 +15,14 @@ from botorch.models.transforms.input import InputTransform, NumericToCategorical
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text, is_list
+from botorch_bandits.checks import (
+    DTYPE,
+    check_instance,
+    check_matrix,
+    check_text,
+    is_list,
+    without_labels,
+)
 from botorch_bandits.domains import Box
 from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.optim import Coordinates
@@ -258,6 +265,7 @@ class Space(Box):
             TypeError: If it is a tensor whose dtype is not float64.
             ValueError: If it is not in the space.
         """
+        x = without_labels(x, by_name=True)
         if isinstance(x, Mapping):
             return self.check_parameters(x)
         coordinates = iter(self.check_point("x", x).tolist())
@@ -270,7 +278,7 @@ class Space(Box):
         """Return the point with these values, ``d``-dimensional, float64.
 
         Args:
-            parameters: Values by name; fixed ones may be omitted.
+            parameters: Values by name, also as a row of a data frame; fixed ones may be omitted.
 
         Raises:
             TypeError: If a value has the wrong type.
@@ -291,6 +299,7 @@ class Space(Box):
             TypeError: See :meth:`encode`.
             ValueError: See :meth:`encode`.
         """
+        parameters = without_labels(parameters, by_name=True)
         unknown = [name for name in parameters if name not in self._parameters]
         if unknown:
             raise ValueError(
@@ -319,6 +328,7 @@ class Space(Box):
             ValueError: If it lies outside, or violates a constraint; see :meth:`encode` for values
                 by name.
         """
+        x = without_labels(x, by_name=True)
         if isinstance(x, Mapping):
             point = self.encode(x)
             if self.feasible is not None:
