@@ -66,6 +66,7 @@ class Job:
         maximize: Whether large numbers are sought.
         reference: A name, and a function that returns a reward to compare with.
         random_search: What random search finds, if it is known.
+        fold_accuracies: A function from parameters by name to the accuracy on each fold.
     """
 
     function: Callable[[Any], Any]
@@ -77,6 +78,7 @@ class Job:
     maximize: bool = True
     reference: tuple[str, Callable[[], float]] | None = None
     random_search: RandomBaseline | None = None
+    fold_accuracies: Callable[..., list[float]] | None = None
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -96,7 +98,11 @@ def tune(options: argparse.Namespace) -> int:
     if options.data is None:
         name, data = options.dataset, load_dataset(options.dataset)
     else:
-        name, data = Path(options.data).stem, load_csv(options.data, options.target)
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            name, data = Path(options.data).stem, load_csv(options.data, options.target)
+        for note in notes:
+            print(f"note: {note.message}", file=sys.stderr)
     problem = TuningProblem(options.task, *data)
     own = {"task": options.task, "data": options.data or options.dataset, "target": options.target}
     job = Job(
@@ -108,6 +114,7 @@ def tune(options: argparse.Namespace) -> int:
         problem.describe_estimator,
         reference=("scikit-learn's default", problem.default_accuracy),
         random_search=None if options.data else random_baseline_of(problem, name),
+        fold_accuracies=problem.fold_accuracies,
     )
     return _execute(job, options)
 
@@ -269,6 +276,8 @@ def _execute(job: Job, options: argparse.Namespace) -> int:
             "num_rounds_before": num_known,
             **result_of(loop, compared, job.random_search),
         }
+        if job.fold_accuracies is not None and (found := result["recommended"]) is not None:
+            found["folds"] = job.fold_accuracies(**found["parameters"])
         write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
         write_atomically(folder / "history.csv", table_of(loop.history))
         files = str(folder)

@@ -225,7 +225,9 @@ def _recommended(result: Mapping[str, Any]) -> Rows:
     if found["mean"] is not None:
         deviation = 2.0 * (found["standard_deviation"] or 0.0)
         text += f", where the model expects {found['mean']:.6g} +- {deviation:.2g} (two standard "
-        text += "deviations; other folds or data can differ by more)"
+        text += "deviations)"
+    if folds := found.get("folds"):
+        text += f"; on single folds the accuracy is {min(folds):.3g} to {max(folds):.3g}"
     rows = [("recommended", text), *_parameter_rows(found["parameters"])]
     if found["certificate"] is not None:
         text = f"no point is better than this one by more than {found['certificate']:.6g}, with "

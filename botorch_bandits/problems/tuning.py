@@ -6,6 +6,7 @@ hyperparameters, logarithmic where that is the natural scale.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import check_integer, level_of_users_line
 from botorch_bandits.spaces import Float, Integer, Space
 
 if TYPE_CHECKING:
@@ -183,16 +184,20 @@ class TuningProblem:
 
     def accuracy(self, **hyperparameters: float | int) -> float:
         """Return the cross-validated accuracy of given hyperparameters, also outside the ranges."""
+        return float(np.mean(self.fold_accuracies(**hyperparameters)))
+
+    def fold_accuracies(self, **hyperparameters: float | int) -> list[float]:
+        """Return the accuracy of given hyperparameters on each fold."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import cross_val_score
 
         with warnings.catch_warnings():
             # a model that stopped early still has an accuracy, which is what is tuned
             warnings.simplefilter("ignore", ConvergenceWarning)
-            scores = cross_val_score(
+            scores: list[float] = cross_val_score(
                 self.task.build(**hyperparameters), self.inputs, self.labels, cv=self._folds
-            )
-        return float(scores.mean())
+            ).tolist()
+        return scores
 
 
 def make_tasks() -> dict[str, Task]:
@@ -260,12 +265,137 @@ MOST_CSV_ENTRIES = 2**26
 """The most numbers of a table with one indicator per category, so that none fills the memory."""
 
 
+_WHOLE = r"\d+|[1-9]\d{{0,2}}(?:{0}\d{{3}})+"
+_WITH_POINT, _WITH_COMMA = (
+    re.compile(rf"(?:{_WHOLE.format(group)})(?:{mark}\d*)?|{mark}\d+")
+    for group, mark in ((",", r"\."), (r"\.", ","))
+)
+_NUMBER = (
+    r"([-+]?)([$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY) ?)? ?([-+]?)"
+    rf"({_WITH_POINT.pattern}|{_WITH_COMMA.pattern})((?:[eE][-+]?\d+)?)"
+    r" ?([%‰°€$£¥₹]|°[CFK]|[^\W\d_]+(?:[ /*.·^-]?[^\W\d_]+)*[23²³]?)?"
+)
+"""A number in a cell: sign, currency, sign, digits, exponent and unit. Other letters in front of it
+make it text."""
+
+_DATE = r"\d{4}|\d:\d\d|\d[-/.]\d+[-/.]\d"
+"""What dates and times have, but not other words that a parser of dates accepts, such as "may"."""
+
+FEWEST_NAMES = 10
+"""With at most so many values, text in which not all rows differ is a category."""
+
+
+def _numbers_of(column: str, cells: Any) -> NDArray[np.float64] | None:
+    """Return the numbers in a column of text, with a warning that says how; None if it is text.
+
+    The decimal mark is the one that all cells agree with. ``1,094`` is more than a thousand next to
+    ``1,094,000`` or ``1,094.5``, and next to whole numbers below 1000 without a comma, because
+    decimals would have the same number of digits or end at different ones. It is little more than 1
+    next to ``33,6`` or ``0,627``.
+
+    Args:
+        column: The name of the column and of its file, for messages.
+        cells: The column as a series of strings.
+
+    Raises:
+        ValueError: If only some cells are numbers, or they can be read in more than one way.
+    """
+    plain = cells.str.strip().str.replace("\u2212", "-")  # a minus sign
+    plain = plain.str.replace(r"(?<=\d)[ '\u2019\u00a0\u202f](?=\d{3}(?!\d))", "", regex=True)
+    parts = plain.str.extract(f"^{_NUMBER}$").fillna("")
+    digits, units = parts[3], (parts[1] + parts[5]).str.strip()
+    others = cells[digits == ""]
+    if 2 * len(others) >= len(cells):
+        return None
+    remedy = "If the column holds categories, put a letter in front of each number."
+    if len(others):
+        raise ValueError(
+            f"column {column} has numbers in all but {len(others)} of its {len(cells)} rows; "
+            f"the first exception is {others.iloc[0]!r:.80} in data row {others.index[0] + 1}. "
+            f"Correct or drop these rows. {remedy}"
+        )
+    if (differ := units != units.iloc[0]).any():
+        raise ValueError(
+            f"column {column} has numbers in several units, as in {cells.iloc[0]!r:.80} and "
+            f"{cells[differ].iloc[0]!r:.80}. Convert them to one unit. {remedy}"
+        )
+    ways = [digits.str.fullmatch(mark).all() for mark in (_WITH_POINT, _WITH_COMMA)]
+    has_comma = digits.str.contains(",")
+    if all(ways) and has_comma.any():
+        rest = digits[~has_comma]
+        ways = [len(rest) > 0 and rest.str.fullmatch(r"\d{1,3}").all(), False]
+    if not any(ways):
+        raise ValueError(
+            f"column {column} has the number {cells[has_comma].iloc[0]!r:.80}, and its other cells "
+            "do not say whether commas separate thousands or decimals. Write numbers with a "
+            f"decimal point and no other separators, as in 1094 or 1.094. {remedy}"
+        )
+    group, mark = (",", ".") if ways[0] else (".", ",")
+    rules = [f"with {mark!r} before decimals, and {group!r} at most between thousands"]
+    rules = rules if digits.str.contains("[.,]").any() else []
+    rules += [f"without the unit {units.iloc[0]!r:.40}"] if units.iloc[0] else []
+    texts = digits.str.replace(group, "").str.replace(mark, ".")
+    numbers: NDArray[np.float64] = (parts[0] + parts[2] + texts + parts[4]).to_numpy(np.float64)
+    warnings.warn(
+        f"column {column} is read as numbers {' and '.join(rules) or 'without separators'}: "
+        f"{cells.iloc[0]!r:.80} is {numbers[0]:.10g}. {remedy}",
+        UserWarning,
+        stacklevel=level_of_users_line(),
+    )
+    return numbers
+
+
+def _check_categories(column: str, cells: Any, to_dates: Callable[..., Any]) -> None:
+    """Raise an error for a column of text with dates, or with a name for each row.
+
+    Args:
+        column: The name of the column and of its file, for messages.
+        cells: The column as a series of strings.
+        to_dates: pandas' parser of dates.
+
+    Raises:
+        ValueError: With what to do.
+    """
+    dates = cells[cells.str.contains(_DATE)]
+    dates = dates[to_dates(dates, errors="coerce", format="mixed", utc=True).notna()]
+    if 2 * len(dates) > len(cells):
+        raise ValueError(
+            f"column {column} has dates, such as {dates.iloc[0]!r:.80}. Turn them into numbers, "
+            "such as days since the first one, or leave the column out. If it holds categories, "
+            "put a letter in front of each."
+        )
+    num_values = cells.nunique()
+    if num_values == len(cells) or 2 * num_values > max(len(cells), 2 * FEWEST_NAMES):
+        raise ValueError(
+            f"column {column} has {num_values} different texts in {len(cells)} rows, such as "
+            f"{cells.iloc[0]!r:.80}: they name rows instead of sorting them into categories. Leave "
+            "the column out, or turn it into numbers."
+        )
+
+
+def _check_header(path: Path, names: Any) -> None:
+    """Raise an error if a name in the header of a file is empty or occurs twice."""
+    names = names.fillna("").str.strip()
+    wrong = names[names.duplicated() | (names == "")]
+    if len(wrong) and wrong.iloc[0]:
+        raise ValueError(
+            f"the header of {path} has {wrong.iloc[0]!r:.80} twice. Rename or drop one of the two "
+            "columns."
+        )
+    if len(wrong):
+        raise ValueError(
+            f"the header of {path} has no name for column {wrong.index[0] + 1}. Name it, or leave "
+            "it out; pandas writes row numbers there unless index=False."
+        )
+
+
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
-    Text columns become one indicator per category. A column in which most cells are numbers, but
-    not all of them, is refused: read as text, each of its numbers would become a category. So are
-    rows with missing values.
+    Text columns of numbers, such as ``1,094,000``, ``33,6``, ``50%``, ``$5`` or ``3.5 kg``, are
+    read as numbers. Other text columns become one indicator per category. What could be read in
+    several ways, or would become a category for each row, is refused: columns in which most cells
+    are numbers but not all, several units, dates, names of rows, and rows with missing values.
 
     Args:
         path: The file.
@@ -274,8 +404,12 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     Raises:
         ImportError: If pandas is not installed.
         ValueError: If the file cannot be read, for example if it is damaged, or it has no rows,
-            the column does not exist, a value is missing, or a column of numbers has a cell that
-            is not a number.
+            the column does not exist, two columns have the same name or one has none, a row is
+            longer than the header, a value is missing, or a column cannot be read as numbers or
+            categories.
+
+    Warns:
+        UserWarning: For each text column that is read as numbers, with the rule.
     """
     try:
         import pandas as pd
@@ -286,15 +420,21 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     try:
         path = Path(path)
         packing = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
+        given: Any = {"compression": packing.get(path.suffix.lower())}
         with path.open("rb") as file:  # not by its name, which could be an address
-            table = pd.read_csv(file, compression=packing.get(path.suffix.lower()))
+            header = pd.read_csv(file, header=None, nrows=1, dtype=str, **given).iloc[0]
+            file.seek(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are too long
+                table = pd.read_csv(file, index_col=False, **given)
     except Exception as error:  # each kind of compression has its own errors
         reason = str(error).rstrip(".") or type(error).__name__
         raise ValueError(
             f"data file {path} cannot be read: {reason:.500}. It "
             "must be a CSV file in UTF-8 with a header, plain or compressed as its ending says "
-            "(.gz, .bz2, .xz, .zip)."
+            "(.gz, .bz2, .xz, .zip), with quotation marks around cells that have a comma."
         ) from error
+    _check_header(path, header)
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
         raise ValueError(f"target column {target!r} is not in {path}; it has {known:.500}.")
@@ -309,18 +449,15 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         )
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column besides the target {target!r}.")
-    texts = table.drop(columns=[target]).select_dtypes(exclude="number")
-    for name in texts:
-        is_number = pd.to_numeric(texts[name], errors="coerce").notna()
-        others = texts[name][~is_number]
-        if 0 < len(others) < is_number.sum():
-            raise ValueError(
-                f"column {name!r:.80} of {path} has numbers in all but {len(others)} of its "
-                f"{len(table)} rows; the first exception is {others.iloc[0]!r:.80} in data row "
-                f"{others.index[0] + 1}. Correct or drop these rows; if the column holds "
-                "categories, put a letter in front of each number."
-            )
-    num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
+    texts = table.drop(columns=[target]).select_dtypes(exclude=["number", "bool"]).astype(str)
+    num_columns = table.shape[1]
+    for name, cells in texts.items():
+        column = f"{name!r:.80} of {path}"
+        if (numbers := _numbers_of(column, cells)) is not None:
+            table[name] = numbers
+            continue
+        _check_categories(column, cells, pd.to_datetime)
+        num_columns += cells.nunique()
     if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
         raise ValueError(
             f"{path} has {table.shape[0]} rows, and with one indicator per category {num_columns} "

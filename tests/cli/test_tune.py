@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from botorch_bandits.cli import main
@@ -41,6 +42,11 @@ def test_summary_and_files_have_what_was_found(capsys):
     assert 0.9 < found["reference"]["reward"] <= 1.0
     assert found["random_search"]["num_rounds"] == 6
     assert Path("run/run.png").stat().st_size > 1000
+    best = found["recommended"]
+    assert len(best["folds"]) == 5
+    assert np.mean(best["folds"]) == pytest.approx(rewards[best["round"] - 1], abs=1e-12)
+    wanted = f"on single folds the accuracy is {min(best['folds']):.3g} to {max(best['folds']):.3g}"
+    assert wanted in " ".join(text.split())
 
 
 def test_the_same_command_goes_on_to_the_points_of_one_run(capsys):
@@ -80,14 +86,16 @@ def test_a_prior_and_bounds_give_a_guarantee(capsys):
 
 def test_own_data_are_tuned(capsys):
     pytest.importorskip("pandas")
-    rows = [f"{i % 7},{(3 * i) % 5},{'yes' if i % 7 > 3 else 'no'}" for i in range(60)]
+    rows = [f"{i % 7}%,{(3 * i) % 5},{'yes' if i % 7 > 3 else 'no'}" for i in range(60)]
     Path("own.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")
     own = ["--data", "own.csv", "--target", "kind", "--method", "random", "--seed", "2"]
     assert main(["tune", *own, "--rounds", "2", "--quiet"]) == 0
     found = result("runs/tune-svm-own-random-2")
     assert found["random_search"] is None
     assert found["settings"]["target"] == "kind"
-    assert "--data FILE.csv" not in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "--data FILE.csv" not in said.out
+    assert "note: column 'a' of own.csv is read as numbers without the unit '%'" in said.err
 
 
 @pytest.mark.parametrize(
