@@ -109,6 +109,7 @@ class Plan:
             self.minimum = setting.offset * self.unit
             self.prior_mean = self.minimum
         self.outcome_bound = self.norm + self.noise_bound  # in prior standard deviations
+        self.max_delay = MAX_DELAY
         self.change_round = setting.num_rounds // 2
         self.variation = 0.0 if setting.variation == "none" else VARIATION
 
@@ -203,7 +204,7 @@ class Plan:
                 any_lambda="any lam" in form or "seconds" in form,
                 bounded_outcomes="bounded" in form,
                 window="all" if "window all" in form else "pending",
-                max_delay=MAX_DELAY,
+                max_delay=self.max_delay,
                 ringing_tolerance=None,
                 **assumed,
             )
@@ -360,7 +361,7 @@ class Plan:
         return Censored(
             minimum=self.minimum,
             outcome_bound=self.outcome_bound * self.raw,
-            max_delay=MAX_DELAY,
+            max_delay=self.max_delay,
             unit="seconds" if "seconds" in form else "rounds",
             window="all" if "window all" in form else "pending",
             fill="middle" if "middle" in form else "minimum",

@@ -17,6 +17,7 @@ from claims.campaign import (
     pooled,
     summary,
 )
+from claims.edge import table
 from claims.faults import FAULTS
 from claims.judging import REFUTED
 
@@ -58,6 +59,9 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--faults", action="store_true", help="put faults back one by one; each must be found"
     )
+    parser.add_argument(
+        "--edge", action="store_true", help="print how much of each width is needed"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(start=run)
     return parser
@@ -73,6 +77,9 @@ def run(options: argparse.Namespace) -> int:
         The exit code: 0, or 1 if a statement was refuted or a fault was not found.
     """
     seed = check_integer("--seed", options.seed, minimum=0)
+    if options.edge:
+        print(table())
+        return 0
     if options.faults:
         return run_faults(seed, options.quiet)
     number = check_integer("--settings", options.settings, minimum=1)

@@ -19,10 +19,12 @@ from scipy.stats import binom
 from benchmarks.commands import main
 from botorch_bandits.confidence import DesignGain
 from botorch_bandits.confidence import theorems as words
+from botorch_bandits.confidence.igp_ucb import BoundedNorm
 from claims.campaign import COLUMNS, Campaign, Row, read, summary
 from claims.command import are_refuted
+from claims.edge import EDGES, aligned, quantile
 from claims.faults import FAULTS, RUNS, Fault, setting
-from claims.judging import SUSPICIOUS, Tally, binomial_tail, mean_tail, pooled_tail
+from claims.judging import REFUTED, SUSPICIOUS, Tally, binomial_tail, mean_tail, pooled_tail
 from claims.oracle import deviations
 from claims.running import Player, allowed_by, forbidden_by
 from claims.settings import AXES, Draws, Setting
@@ -80,6 +82,31 @@ def test_the_command_plays_what_it_is_told(
 def test_printed_numbers_follow_from_the_log(run: str) -> None:
     """Widths, totals and rounds covered are those of an independent computation."""
     assert deviations(RUNS[run]) == {}
+
+
+# --- at the edge --------------------------------------------------------------------------------
+
+
+SHARP = {each.method["method"]: each for each in EDGES if each.name.endswith(("lam", "AMM", "DMM"))}
+"""The last width of each method."""
+
+
+@pytest.mark.parametrize("method", ["IGP-UCB, any lam", "AMM", "DMM"])
+def test_sharp_bounds_are_almost_reached(method: str) -> None:
+    edge = SHARP[method]
+    assert 0.98 < aligned(setting(**edge.method, **edge.aligned)) <= 1.0 + 1e-7
+    num_rounds = 60 if method == "DMM" else 200
+    largest, p = quantile(edge.run_of(**(edge.noise or {})), num_rounds, num_runs=200)
+    assert largest > 0.8
+    assert p > REFUTED
+
+
+def test_a_width_that_is_too_narrow_by_fifteen_percent_is_refuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    width = BoundedNorm.width_at
+    monkeypatch.setattr(BoundedNorm, "width_at", lambda *given: 0.85 * width(*given))
+    assert quantile(SHARP["IGP-UCB, any lam"].run_of(), 200, 400)[1] < REFUTED
 
 
 # --- it can fail --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 from claims.campaign import Row, coverage, read, summary
 from claims.command import DEFAULT_TABLE, are_refuted
+from claims.edge import table as table_of_edges
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -72,3 +73,8 @@ def test_the_page_has_the_summary_of_the_table(table: list[Row]) -> None:
     page = (DOCS / "claims.md").read_text(encoding="utf-8")
     for line in summary(table).splitlines():
         assert line in page
+
+
+@pytest.mark.slow
+def test_the_page_has_the_table_of_the_edge() -> None:
+    assert table_of_edges() in (DOCS / "claims.md").read_text(encoding="utf-8")
