@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         StorageError,
         TimeVaryingKernel,
     )
+    from botorch_bandits.model_selection import BanditSearchCV
     from botorch_bandits.models import (
         BanditGP,
         BanditGPRecipe,
@@ -81,6 +82,7 @@ __all__ = [
     "BanditGP",
     "BanditGPRecipe",
     "BanditLoop",
+    "BanditSearchCV",
     "Box",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
@@ -207,6 +209,7 @@ _NAMES_OF = {
         "StorageError",
         "TimeVaryingKernel",
     ),
+    "model_selection": ("BanditSearchCV",),
     "models": (
         "BanditGP",
         "BanditGPRecipe",

@@ -10,22 +10,24 @@ import json
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import check_integer, is_list, is_listed, is_number, shown_value
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.running import MOST_FAILURES_IN_A_ROW
-from botorch_bandits.spaces import Parameter, Space
+from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Parameter, Space
 
 try:
     import joblib
+    from scipy.stats import rv_continuous, rv_discrete
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
     from sklearn.model_selection._search import BaseSearchCV
@@ -56,9 +58,13 @@ class BanditSearchCV(BaseSearchCV):
 
     Args:
         estimator: The estimator to tune; it is cloned.
-        param_space: A :class:`~botorch_bandits.Space`, or :class:`~botorch_bandits.Float`,
-            :class:`~botorch_bandits.Integer`, :class:`~botorch_bandits.Categorical` and
-            :class:`~botorch_bandits.Fixed` parameters by name, such as ``"svc__C"`` in a pipeline.
+        param_distributions: A :class:`~botorch_bandits.Space`, or by name, such as ``"svc__C"`` in
+            a pipeline, :class:`~botorch_bandits.Float`, :class:`~botorch_bandits.Integer`,
+            :class:`~botorch_bandits.Categorical` and :class:`~botorch_bandits.Fixed` parameters,
+            or what ``RandomizedSearchCV`` accepts: lists of values, and distributions of scipy. The
+            numbers in a list are searched in ascending order, other values without an order. A
+            continuous distribution is searched over its quantiles, from 0.001 to 0.999, so that
+            uniform draws at the start are draws from it.
         n_iter: The number of candidates to evaluate, including those of an earlier start.
         scoring: As in ``RandomizedSearchCV``. With several metrics, the one that ``refit`` names is
             maximized.
@@ -107,7 +113,7 @@ class BanditSearchCV(BaseSearchCV):
 
     _parameter_constraints: Mapping[str, Sequence[Any]] = {
         **BaseSearchCV._parameter_constraints,
-        "param_space": [Mapping, Space],
+        "param_distributions": [Mapping, Space, list],
         "n_iter": [numbers.Integral],
         "random_state": ["random_state"],
         "num_initial": [numbers.Integral, None],
@@ -120,7 +126,7 @@ class BanditSearchCV(BaseSearchCV):
     def __init__(  # noqa: PLR0913 - a public constructor
         self,
         estimator: Any,
-        param_space: Space | Mapping[str, Parameter],
+        param_distributions: Space | Mapping[str, Any],
         *,
         n_iter: int = 30,
         scoring: Any = None,
@@ -139,7 +145,7 @@ class BanditSearchCV(BaseSearchCV):
         storage: str | Path | None = None,
     ) -> None:
         """See the class."""
-        self.param_space = param_space
+        self.param_distributions = param_distributions
         self.n_iter = n_iter
         self.random_state = random_state
         self.num_initial = num_initial
@@ -216,14 +222,19 @@ class BanditSearchCV(BaseSearchCV):
                 best = loop.history.best()
                 query = best[0] if best is not None else history.queries[0]
                 scores.evaluated.append(query.id)
-                evaluate_candidates([query.parameters], cv=folds)
+                evaluate_candidates([self._values_of(query)], cv=folds)
             scores.results.update(self._table())  # with the last candidates if they have failed
 
     def _loop(self) -> BanditLoop:
         """Return the loop, which continues what its storage has."""
-        space = self.param_space
+        space = self.param_distributions
+        if isinstance(space, list):
+            raise ValueError(
+                f"param_distributions is a list of {len(space)}, but a search has one space. Run a "
+                "search for each dict and compare best_score_, or join them in one dict."
+            )
         if not isinstance(space, Space):
-            space = Space(space)
+            space = Space({name: _parameter_of(name, known) for name, known in space.items()})
         if isinstance(self.random_state, numbers.Integral):
             seed = int(self.random_state)
         elif self.storage is not None:
@@ -246,7 +257,7 @@ class BanditSearchCV(BaseSearchCV):
         scores.evaluated += ids
         error: ValueError | None = None
         try:
-            evaluate_candidates([query.parameters for query in batch], cv=folds)
+            evaluate_candidates([self._values_of(query) for query in batch], cv=folds)
         except ValueError as failure:
             if self.error_score == "raise" or "fits failed" not in str(failure):
                 raise
@@ -283,6 +294,14 @@ class BanditSearchCV(BaseSearchCV):
         else:
             loop.tell(query.id, float(score))
 
+    def _values_of(self, query: Query) -> dict[str, Any]:
+        """Return the values of a candidate, with the objects of lists in place of their texts."""
+        values, known = dict(query.parameters or {}), self.param_distributions
+        for name, given in known.items() if isinstance(known, Mapping) else ():
+            if is_listed(given):
+                values[name] = {_plain(each): each for each in given}[values[name]]
+        return values
+
     def _check_told(self) -> None:
         """Raise an error if no candidate has a score."""
         history = self.history_
@@ -318,9 +337,81 @@ class BanditSearchCV(BaseSearchCV):
             )
         n_splits = self.n_splits_
         out = [each for _, folds in known for each in (folds or [failed] * n_splits)]
-        points = [self.history_.query(query_id).parameters for query_id, _ in known]
+        points = [self._values_of(self.history_.query(query_id)) for query_id, _ in known]
         table: dict[str, Any] = super()._format_results(points, n_splits, out)
         return table
+
+
+TAIL = 1e-3
+"""The share of a distribution that is left out at an end of its range."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Quantiles(Parameter):
+    """A number whose coordinate is its quantile in a distribution.
+
+    Attributes:
+        distribution: A continuous distribution of scipy with its parameters.
+    """
+
+    distribution: Any
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return TAIL, 1.0 - TAIL
+
+    def check(self, name: str, value: Any) -> float:
+        low, high = map(self.decode, self.bounds)
+        return Float(low, high).check(name, value)
+
+    def encode(self, value: Any) -> float:
+        return float(np.clip(self.distribution.cdf(value), *self.bounds))
+
+    def decode(self, coordinate: float) -> float:
+        return float(self.distribution.ppf(coordinate))
+
+    def recorded_parts(self) -> dict[str, Any]:
+        """Return what identifies the distribution in a storage."""
+        known = self.distribution
+        return {"name": known.dist.name, "args": known.args, "kwds": known.kwds}
+
+
+def _parameter_of(name: str, given: Any) -> Parameter:
+    """Return the parameter of a list of values or a distribution; a parameter is unchanged.
+
+    Args:
+        name: The name of the parameter, for error messages.
+        given: What a user gave.
+
+    Raises:
+        TypeError: If it is something else, or a tuple of two numbers, which could be a range.
+        ValueError: If a list is empty or has equal values.
+    """
+    if isinstance(given, Parameter):
+        return given
+    is_range = is_list(given, 2) and isinstance(given, tuple) and all(map(is_number, given))
+    if is_listed(given) and not isinstance(given, Set) and not is_range:
+        values = [_plain(each) for each in given]
+        is_ordered = all(map(is_number, values))
+        if len(values) == 1:
+            return Fixed(values[0])
+        return Categorical(sorted(values) if is_ordered else values, ordered=is_ordered)
+    if isinstance(getattr(given, "dist", None), rv_discrete):
+        ends = zip(given.support(), given.ppf([TAIL, 1.0 - TAIL]), strict=True)
+        low, high = (int(end if math.isfinite(end) else tail) for end, tail in ends)
+        return Integer(low, high)
+    if isinstance(getattr(given, "dist", None), rv_continuous):
+        return _Quantiles(given)
+    raise TypeError(
+        f"parameter {name!r} is {shown_value(given)}. Pass Float(low, high), Integer(low, high), "
+        "Categorical(values), Fixed(value), a list of values or a distribution of scipy.stats."
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a list as a plain value; the text of any other object."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 class _Folds:

@@ -8,20 +8,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import expon, kstest, loguniform, randint
 
-from botorch_bandits import BanditLoop, Categorical, Fixed, Float, Integer, RandomSearch, Space
+from botorch_bandits import (
+    BanditLoop,
+    Categorical,
+    DifferentSettingsError,
+    Fixed,
+    Float,
+    Integer,
+    RandomSearch,
+    Space,
+)
 
 sklearn = pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, clone  # noqa: E402
 from sklearn.datasets import load_iris  # noqa: E402
 from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
+from sklearn.preprocessing import MinMaxScaler, StandardScaler  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
-from botorch_bandits.model_selection import BanditSearchCV  # noqa: E402
+from botorch_bandits import BanditSearchCV  # noqa: E402
+from botorch_bandits.model_selection import _parameter_of  # noqa: E402
 
 X, y = load_iris(return_X_y=True)
 SPACE = {"C": Float(1e-2, 1e2, log=True), "kernel": Categorical(["rbf", "linear"])}
@@ -100,6 +111,39 @@ def test_pipelines_several_metrics_and_fixed_values() -> None:
     unnamed = clone(search).set_params(refit=False)
     with pytest.raises(ValueError, match="its name as refit="):
         unnamed.fit(X, y)
+
+
+def test_lists_and_distributions_are_what_randomized_search_takes(tmp_path: Path) -> None:
+    """The first draws are draws from them, and candidates have the user's own objects."""
+    kinds = [StandardScaler(), MinMaxScaler(), "passthrough"]
+    given = {
+        "scale": kinds,
+        "svc__C": expon(scale=10.0),
+        "svc__gamma": loguniform(1e-3, 1e1),
+        "svc__degree": randint(1, 4),
+        "svc__coef0": [0.5, 0.0, np.float64(0.25)],
+        "svc__shrinking": (True, False),
+        "svc__kernel": ["poly"],
+    }
+    pipeline = Pipeline([("scale", StandardScaler()), ("svc", SVC())])
+    options = {"n_iter": 23, "acquisition": RandomSearch(), "cv": 2, "random_state": 0}
+    search = BanditSearchCV(pipeline, given, **options, storage=tmp_path / "run.db").fit(X, y)
+    found = search.cv_results_["params"]
+    for name in ("scale", "svc__kernel", "svc__shrinking", "svc__coef0"):
+        assert {id(p[name]) for p in found} == {*map(id, given[name])}, name  # type: ignore[call-overload]
+    assert {p["svc__degree"] for p in found} == {1, 2, 3}
+    for name in ("svc__C", "svc__gamma"):  # level 0.001 of each test for one seed
+        draws = [p[name] for p in found]
+        assert kstest(draws, given[name].cdf).pvalue > 1e-3, name  # type: ignore[attr-defined]
+    assert search.best_estimator_.named_steps["svc"].kernel == "poly"
+    again = BanditSearchCV(pipeline, given, **options, storage=tmp_path / "run.db")
+    assert len(again.set_params(n_iter=24).fit(X, y).cv_results_["params"]) == 24
+    attached = BanditLoop(Space({"C": _parameter_of("C", expon())}))
+    attached.attach({"C": 1.0}, 0.5)
+    assert attached.history.queries[0].x.item() == pytest.approx(expon().cdf(1.0), abs=1e-12)
+    other = {**given, "svc__C": expon(scale=9.0)}
+    with pytest.raises(DifferentSettingsError, match="svc__C"):
+        BanditSearchCV(pipeline, other, **options, storage=tmp_path / "run.db").fit(X, y)
 
 
 class Fragile(ClassifierMixin, BaseEstimator):
@@ -262,8 +306,11 @@ def test_the_folds_are_the_same_for_all_candidates() -> None:
         ({"n_iter": 0}, ValueError, "n_iter"),
         ({"batch_size": 0}, ValueError, "batch_size"),
         ({"acquisition": "worst"}, ValueError, "acquisition is 'worst'"),
-        ({"param_space": {"level": (0.0, 1.0)}}, TypeError, "level"),
-        ({"param_space": [1.0]}, ValueError, "param_space"),
+        ({"param_distributions": {"level": (0.0, 1.0)}}, TypeError, "level"),
+        ({"param_distributions": 1.0}, ValueError, "param_distributions"),
+        ({"param_distributions": [{}, {}]}, ValueError, "a search for each dict"),
+        ({"param_distributions": {"level": []}}, ValueError, "at least two"),
+        ({"param_distributions": {"level": {0.0, 1.0}}}, TypeError, "a list of values or"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], error: type[Exception], says: str) -> None:
