@@ -56,7 +56,7 @@ from botorch_bandits.random_streams import RandomBlocks, generator
 
 @dataclass(eq=False)
 class Seen:
-    """What a rule sees when it chooses, and quantities that are computed from that once.
+    """What a rule sees in a round, and its scores; :meth:`Player.look` makes it.
 
     Tensors of one number an arm are ``num_arms``, with replicates ``num_replicates x num_arms``.
 
@@ -64,41 +64,31 @@ class Seen:
         rule: The rule that chooses.
         player: Who plays it, which knows the prior, the seeds and the unit.
         posterior: The posterior of all arms given the rows of the round.
+        view: The posterior in which pending rows have their means as outcomes (hallucination).
+        mean: The posterior means of the reward in outcome units.
+        value_scale: The scale of the scores.
         round_number: The round of the stream, from 1, for widths.
         draw_round: The round of the whole run, from 1, for random numbers.
         now: The columns in front of all arms; None if there are none.
         pending: Rows that are asked and whose outcomes are not known; None if there are none.
         among: Numbers of the arms that may be chosen; None for all.
-        mean: The posterior means of the reward in outcome units.
-        view: The posterior in which pending rows have their means as outcomes (hallucination).
-        value_scale: The scale of the scores.
         prepared: What the rule computes once in each round; see :meth:`ArmsRule.prepare`.
+        scores: The rule's scores of all arms.
     """
 
     rule: ArmsRule
     player: Player
     posterior: Posterior | RoundPosterior
+    view: Posterior | RoundPosterior
+    mean: Tensor
+    value_scale: ValueScale
     round_number: int
     draw_round: int
-    now: Tensor | None = None
-    pending: Rows | None = None
-    among: Tensor | None = None
-    mean: Tensor = field(init=False)
-    view: Posterior | RoundPosterior = field(init=False)
-    value_scale: ValueScale = field(init=False)
+    now: Tensor | None
+    pending: Rows | None
+    among: Tensor | None
     prepared: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Compute what most rules need."""
-        self.mean = self.posterior.mean[self.player.every, 0]
-        self.view = self.posterior if self.pending is None else self.posterior.given(self.pending)
-        self.value_scale = self.rule.value_scale(self.player)
-        self.prepared = self.rule.prepare(self)
-
-    @cached_property
-    def scores(self) -> Tensor:
-        """The rule's scores of all arms."""
-        return self.rule.scores(self)
+    scores: Tensor = field(init=False)
 
     @property
     def variance(self) -> Tensor:
@@ -231,18 +221,14 @@ class WidthArmsRule(ArmsRule):
         width = fit_to_batch(WIDTH, width, seen.player.batch_shape).unsqueeze(-1)
         return width.to(seen.posterior.lam.device)
 
-    def half(self, seen: Seen) -> Tensor:
-        """Return how far the score of each arm is above its mean, or below it if minimizing."""
+    def scores(self, seen: Seen) -> Tensor:
         if self.predictive:
             noisy = seen.variance + seen.posterior.lam[seen.player.every, None]
             smallest = MINIMUM_VARIANCE * seen.player.prior_variance
             deviation = noisy.clamp_min_(smallest).sqrt_()
         else:
             deviation = seen.deviation_for(seen.prepared, seen.view)
-        return deviation.mul_(seen.prepared)
-
-    def scores(self, seen: Seen) -> Tensor:
-        return torch.add(self.half(seen), seen.mean, alpha=self.sign)
+        return torch.add(deviation.mul_(seen.prepared), seen.mean, alpha=self.sign)
 
     def known(self, seen: Seen) -> Bounds:
         known = super().known(seen)
@@ -289,8 +275,8 @@ class ThompsonArmsRule(WidthArmsRule):
         """See the base class; otherwise, draws are made again."""
         return self.hallucinates
 
-    def half(self, seen: Seen) -> Tensor:
-        return self.sign * seen.prepared * seen.deviations_of_draws()[..., 0, :]
+    def scores(self, seen: Seen) -> Tensor:
+        return self.sign * (seen.mean + seen.prepared * seen.deviations_of_draws()[..., 0, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -833,8 +819,9 @@ class Player:
         pending: Rows | None = None,
         draw_round: int | None = None,
         rule: ArmsRule | None = None,
+        among: Tensor | None = None,
     ) -> Seen:
-        """Return what the rule sees in a round.
+        """Return what the rule sees in a round, and its scores.
 
         Args:
             round_number: The round, from 1.
@@ -844,6 +831,7 @@ class Player:
             pending: Rows that are asked and whose outcomes are not known.
             draw_round: The round of the whole run, for random numbers; None for ``round_number``.
             rule: What is played instead of the player's rule.
+            among: Numbers of the arms that may be chosen; None for all.
         """
         rule = self.rule if rule is None else rule
         assert rule is not None
@@ -851,8 +839,14 @@ class Player:
             self.condition(rows, now)
         if pending is not None and not (rule.takes_pending and len(pending)):
             pending = None
+        posterior, scale = self.posterior, rule.value_scale(self)
+        view, mean = posterior if pending is None else posterior.given(pending), posterior.mean
+        known = posterior, view, mean[self.every, 0], scale
         drawn = round_number if draw_round is None else draw_round
-        return Seen(rule, self, self.posterior, round_number, drawn, now, pending)
+        seen = Seen(rule, self, *known, round_number, drawn, now, pending, among)
+        seen.prepared = rule.prepare(seen)
+        seen.scores = rule.scores(seen)
+        return seen
 
     def choose(self, seen: Seen, check: bool = True) -> Tensor:
         """Return the arm to play, ``batch_shape``.

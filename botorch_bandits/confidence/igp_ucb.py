@@ -485,12 +485,10 @@ class KernelizedWidth(NormBounds, WidthRule):
             summary: The prior of the model without pending points.
             norms: What is assumed of each of them: :meth:`norms`, perhaps with censored feedback.
         """
-        if self.explicit_gain is None:
-            active = summary.active
-            widths = [norm.width_at(active[j].gain()) for j, norm in norms.items()]
-        else:
-            gain = self._evaluate_explicit_gain(summary)
-            widths = [norm.width_at(gain) for norm in norms.values()]
+        gain = None if self.explicit_gain is None else self._evaluate_explicit_gain(summary)
+        widths = []
+        for j, norm in norms.items():
+            widths.append(norm.width_at(summary.active[j].gain() if gain is None else gain))
         if self.variation:
             (norm,) = norms.values()
             lam, rows = torch.as_tensor(norm.lam), summary.weight_of_rows

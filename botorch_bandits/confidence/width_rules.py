@@ -288,7 +288,8 @@ class RunningPriorSummary(PriorSummary):
     ) -> None:
         """See the class."""
         super().__init__(None)
-        self._gain, self._num_rows, self._known = gain, num_rows, (noise_variance, prior_variance)
+        self._gain = self.realized_information_gain = gain  # type: ignore[method-assign]
+        self._num_rows, self._known = num_rows, (noise_variance, prior_variance)
 
     @property
     def num_rows(self) -> int | Tensor:  # type: ignore[override]

@@ -701,8 +701,7 @@ class ArmsEngine:
             The point, its diagnostics, and, if a list of priors plays it more than once, the least
             ratio of the noise to the posterior variance.
         """
-        seen, rule = self._look(view), self.player.rule
-        seen.among = None if limits is None else limits.among
+        seen, rule = self._look(view, limits), self.player.rule
         arm, ratio = int(self.player.choose(seen)), None
         if repeats and isinstance(rule, ListArmsRule):
             ratio = rule.least_noise_ratio(seen, arm, LEVEL_OF_SURVIVORS)
@@ -747,7 +746,7 @@ class ArmsEngine:
         mean = mean[groups, range(len(groups))]  # m x k
         return mean.mT, variance[groups].clamp_min(0.0).mT
 
-    def _look(self, view: View) -> Seen:
+    def _look(self, view: View, limits: Restriction | None = None) -> Seen:
         """Return what the view's rule sees."""
         if view.recipe is not self._recipe and view.recipe is not None:
             self._recipe = view.recipe
@@ -769,7 +768,9 @@ class ArmsEngine:
             width = widening.rule(rule.rule, total, view.local_round, draws)
             rule = replace(rule, rule=width, predictive=is_predictive)
         pending = self._rows(view, view.pending) if len(view.pending) else None
-        return self.player.look(view.local_round, rows, front, pending, view.round_number, rule)
+        among = None if limits is None else limits.among
+        given = rows, front, pending, view.round_number, rule, among
+        return self.player.look(view.local_round, *given)
 
     def _rows(self, view: View, ids: Tensor | None = None) -> Rows:
         """Return the rows of a view, or queries as rows without outcomes and with the noise of one.
