@@ -25,7 +25,6 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_noise_variance,
-    check_number,
     check_text,
     check_told,
     check_vector,
@@ -502,12 +501,15 @@ class Growing:
     Args:
         *shape: The shape of one entry.
         dtype: Their type.
+
+    Attributes:
+        values: All of them, on the same memory.
     """
 
     def __init__(self, *shape: int, dtype: Any = float) -> None:
         """See the class."""
         self._room: NDArray[Any] = np.empty((16, *shape), dtype)
-        self._count = 0
+        self.values = torch.from_numpy(self._room[:0])
 
     def append(self, values: Sequence[Any] | NDArray[Any], start: int | None = None) -> None:
         """Add values at the end.
@@ -516,28 +518,24 @@ class Growing:
             values: The values.
             start: How many there are before them, if the last call may have been interrupted.
         """
-        start = self._count if start is None else start
+        start = len(self.values) if start is None else start
         end = start + len(values)
         if end > len(self._room):
             more = np.empty((2 * end, *self._room.shape[1:]), self._room.dtype)
             more[:start] = self._room[:start]
             self._room = more
         self._room[start:end] = values
-        self._count = end
+        self.values = torch.from_numpy(self._room[:end])
 
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return self._count
-
-    @property
-    def values(self) -> Tensor:
-        """All of them, on the same memory."""
-        return torch.from_numpy(self._room[: self._count])
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the state; in a copy as well, the values are on the same memory."""
+        vars(self).update(state)
+        self.values = torch.from_numpy(self._room[: len(self.values)])
 
     def without(self, i: int) -> Growing:
         """Return all but one of them, in new memory, because callers may hold the values."""
         kept = Growing(*self._room.shape[1:], dtype=self._room.dtype)
-        kept.append(np.delete(self._room[: self._count], i, axis=0))
+        kept.append(np.delete(self.values.numpy(), i, axis=0))
         return kept
 
 
@@ -634,7 +632,7 @@ class History:
             _x=check_vector("x", x, length=self.dim).detach().clone(),
             round_number=len(self._queries) + 1,
             origin=origin,
-            asked_at=check_number("asked_at", asked_at),
+            asked_at=asked_at,
             _context=None
             if context is None
             else check_vector("context", context, length=self.context_dim).detach().clone(),
@@ -738,7 +736,7 @@ class History:
             values = check_constraint_values(constraints, self.num_constraints)
         if event is None:
             reason = None if reason is None else check_text("reason", reason)
-            arrival = check_number("arrived_at", arrived_at), len(self._queries)
+            arrival = arrived_at, len(self._queries)
             return Failure(query.id, reason, *arrival, constraints=values, avoided=avoided)
         if constraints is not None and values != event.constraints:
             raise ValueError(
@@ -780,7 +778,7 @@ class History:
             arrived_at=outcome.arrived_at,
             arrived_round=outcome.arrived_round,
             outcome=outcome,
-            retracted_at=check_number("retracted_at", retracted_at),
+            retracted_at=retracted_at,
             retracted_round=len(self._queries),
         )
 
@@ -808,7 +806,7 @@ class History:
         return Outcome(
             query_id=query_id,
             reward=check_told(reward),
-            arrived_at=check_number("arrived_at", arrived_at),
+            arrived_at=arrived_at,
             arrived_round=arrived_round,
             constraints=()
             if constraints is None and not self.num_constraints

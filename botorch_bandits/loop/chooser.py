@@ -802,7 +802,7 @@ class ArmsEngine:
         """
         if view.first != self._first:
             self._places, self._first, self._place_of = Growing(dtype=int), view.first, {}
-        ids = torch.arange(view.first + len(self._places), view.round_number - 1)
+        ids = torch.arange(view.first + len(self._places.values), view.round_number - 1)
         known, arms = self._place_of, view.history.arms(ids).tolist()
         keys = zip(arms, view.inputs(ids)[:, : self._num_front].tolist(), strict=True)
         self._places.append(

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -92,7 +92,7 @@ class View:
     widening: Widening | None = None
     has_time: bool = False
 
-    @property
+    @cached_property
     def local_round(self) -> int:
         """The round since :attr:`first`, from 1."""
         return self.round_number - self.first
