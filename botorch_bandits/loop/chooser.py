@@ -107,6 +107,8 @@ class Chooser:
     Attributes:
         restarts: Where the loop starts over, if it does.
         multipliers: The multipliers and their state, if there are constraints.
+        segments: The one of the two whose ``first`` is the id of the first query that counts, since
+            the last reset or fresh epoch.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Chooser:
             self.multipliers = Multipliers(settings, history)
             self._watch = ConstraintWatch(settings, history, self.multipliers)
             self._aspects += [self.multipliers, self._watch]
+        self.segments: Aspect = self.multipliers or self.restarts
         if settings.forgetting is not None:
             self._aspects.append(settings.forgetting)
         if settings.feedback.censored is not None:
@@ -145,16 +148,12 @@ class Chooser:
         self.hear(history.in_order())
 
     @property
-    def first(self) -> int:
-        """The id of the first query that counts, since the last reset or fresh epoch."""
-        return (self.multipliers or self.restarts).first
-
-    @property
     def _place(self) -> tuple[int, int]:
         """The segment and the epoch in which hyperparameters are fitted."""
         multipliers = self.multipliers
         is_penalized = multipliers is not None and multipliers.is_penalized
-        return self.first, multipliers.num_epochs if multipliers and is_penalized else 0
+        epoch = multipliers.num_epochs if multipliers and is_penalized else 0
+        return self.segments.first, epoch
 
     def _engines(self) -> tuple[ArmsEngine | ModelEngine, ModelEngine]:
         """Return what plays, which may be arms without a model, and what builds models.
@@ -163,7 +162,7 @@ class Chooser:
         """
         differ, multipliers = self._models_differ, self.multipliers
         epoch = multipliers.num_epochs if multipliers is not None and differ else 0
-        segment = self.first, epoch, self._history.num_weighted > 0
+        segment = self.segments.first, epoch, self._history.num_weighted > 0
         if segment != self._segment:
             self._segment = segment
             if differ and multipliers is not None:
@@ -228,22 +227,17 @@ class Chooser:
         return view if self._censors is None else self._censors.see(view)
 
     def choose(
-        self,
-        round_number: int,
-        context: Tensor | None,
-        now: float,
-        limits: Restriction | None = None,
+        self, context: Tensor | None, now: float, limits: Restriction | None = None
     ) -> tuple[Tensor, str, dict[str, float]]:
-        """Return the point of a round, its origin and its diagnostics.
+        """Return the point of the next round, its origin and its diagnostics.
 
         Args:
-            round_number: One more than the rounds so far.
             context: The context of the round, or None without contexts.
             now: The time in seconds.
             limits: The restriction of the round; None for the whole domain.
         """
-        if self._aspects and round_number != self._begun_round:
-            self._begin_round(round_number)
+        if self._aspects:
+            self._begin_round(self._history.num_queries + 1)
         if self._watch is not None:
             self._watch.look(partial(self._smallest_bounds, now))
         view, rule = self.arrived(now, context), self._settings.constraints
@@ -252,7 +246,7 @@ class Chooser:
         if origin is None:
             x, origin, diagnostics = self._play(view, limits)
         else:
-            x = self._sample(round_number, limits)
+            x = self._sample(view.round_number, limits)
             if rule is not None and rule.observes == "lower_bounds":
                 diagnostics = self._lower_bounds(x, view)
         for aspect in self._aspects:
@@ -305,10 +299,9 @@ class Chooser:
             entries: Queries, outcomes and failures in order; a retraction changes what was
                 processed before.
         """
-        for entry in entries:
+        for entry in entries if self._aspects else ():
             if entry.state == Query.state:
-                if self._aspects and entry.round_number != self._begun_round:  # not chosen here
-                    self._begin_round(entry.round_number)
+                self._begin_round(entry.round_number)  # unless it was chosen here
                 for aspect in self._aspects:
                     aspect.asked(entry)
             elif entry.state == Outcome.state:
@@ -321,6 +314,8 @@ class Chooser:
 
     def _begin_round(self, round_number: int) -> None:
         """End the last round; a choice that failed may be made again in the same round."""
+        if round_number == self._begun_round:
+            return
         self._begun_round = round_number
         for aspect in self._aspects:
             self._reset(aspect.begin(round_number))

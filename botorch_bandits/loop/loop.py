@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, cast, overload
 
 import torch
 from botorch.models.model import Model
@@ -79,7 +79,14 @@ from botorch_bandits.loop.settings import (
     read_restriction,
     turned_check,
 )
-from botorch_bandits.loop.store import NewEvent, StorageError, Store, open_store, read_store
+from botorch_bandits.loop.store import (
+    NewEvent,
+    StorageError,
+    Store,
+    open_store,
+    read_store,
+    store_at,
+)
 from botorch_bandits.loop.view import CensoredView, Feedback, Forgetting
 from botorch_bandits.models import BanditGPRecipe
 
@@ -103,12 +110,10 @@ Fit = Mapping[str, Any]
 
 
 class Log:
-    """A history, and the store in which its entries are events; without one, they are in memory.
+    """The log of a loop in memory, which is its history.
 
     Args:
-        history: The history; empty if there is a store.
-        open_run: Opens the store.
-        device: The device of the points.
+        history: The history.
 
     Attributes:
         history: Everything that was asked and told.
@@ -116,58 +121,27 @@ class Log:
             None if it must be derived anew, since it has seen entries in another order.
         fit: The latest fit on record, if no outcome was retracted since.
         decided: The resets on record that tests decided, if no outcome was retracted since.
+        location: Where the run is kept; None in memory.
+        turn: From the seconds to wait at most (None without limit), returns a context in which no
+            other process chooses.
+        catch_up: Reads what other processes wrote; None if there are none.
     """
 
-    def __init__(
-        self,
-        history: History,
-        open_run: Callable[[], Store] | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
+    fit: Fit | None = None
+    decided = NOTHING_DECIDED
+    location: str | None = None
+    turn: Callable[..., AbstractContextManager[None]] = staticmethod(nullcontext)
+    catch_up: Callable[[], None] | None = None
+
+    def __init__(self, history: History) -> None:
         """See the class."""
-        self.history, self._open_run, self._device = history, open_run, device
-        self.unseen: list[Query | Event] | None = None
-        self.fit: Fit | None = None
-        self.decided = NOTHING_DECIDED
-        self._seq = 0  # the last event that the history has
-        self._later: list[tuple[int, Event]] = []  # what ended queries since the last one was asked
-        self._is_whole = True  # whether the history has all events up to that one
-        self._is_closed = False
-        self._store = None if open_run is None else open_run()
-
-    @property
-    def location(self) -> str | None:
-        """Where the store is; None in memory."""
-        return None if self._store is None else self._store.location
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the connection; a copy opens the same store."""
-        return {**vars(self), "_store": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state."""
-        vars(self).update(state)
-        self._store = None if self._open_run is None else self._open_run()
+        self.history, self.unseen = history, cast(list[Query | Event] | None, None)
 
     def close(self) -> None:
-        """Close the store; the history stays."""
-        self._is_closed = True
-        if self._store is not None:
-            self._store.close()
+        """Close the store, if there is one; the history stays."""
 
-    def turn(self, timeout: float | None = None) -> AbstractContextManager[None]:
-        """Return a context in which no other process chooses.
-
-        Args:
-            timeout: For how many seconds to wait for it at most.
-
-        Raises:
-            StorageError: If the store is closed.
-        """
-        if self._store is None:
-            return nullcontext()
-        self._check_open(self._store)
-        return self._store.turn(timeout)
+    def distrust(self) -> None:
+        """Read a store from its beginning the next time, since another thread may have read."""
 
     def now(self, at: float | None) -> float:
         """Return the time of a new event in seconds: as given, or now.
@@ -175,16 +149,10 @@ class Log:
         Args:
             at: The time as given.
         """
-        if at is not None:
-            return check_number("at", at)
-        return time.time() if self._store is None else self._store.now
-
-    def _check_open(self, store: Store) -> None:
-        if self._is_closed:
-            raise StorageError(f"{store.location} is closed. Build the loop again to continue.")
+        return time.time() if at is None else check_number("at", at)
 
     def record(self, *entries: Entry, chooser: Chooser | None = None) -> Sequence[Entry]:
-        """Write entries to the store, and add them to the history.
+        """Add entries to the history, and write them to the store before, if there is one.
 
         Args:
             entries: A query or an event, or an attached query and its outcome; made for the history
@@ -199,11 +167,71 @@ class Log:
         Raises:
             StorageError: If they cannot be written; nothing is added then.
         """
-        if self._store is None:
-            for entry in entries:
-                self._add(entry)
-            return entries
-        self._check_open(self._store)
+        for entry in entries:
+            self.history.record(entry)
+            if entry.state == Retraction.state:
+                self.unseen = None
+            elif self.unseen is not None:
+                self.unseen.append(entry)
+        return entries
+
+
+class StoredLog(Log):
+    """A log whose entries are events of a store, to which other processes write as well.
+
+    Args:
+        history: The history, which is empty.
+        open_run: Opens the store.
+        device: The device of the points.
+    """
+
+    def __init__(
+        self, history: History, open_run: Callable[[], Store], device: torch.device | str = "cpu"
+    ) -> None:
+        """See the class."""
+        super().__init__(history)
+        self._open_run, self._device = open_run, device
+        self._seq = 0  # the last event that the history has
+        self._later: list[tuple[int, Event]] = []  # what ended queries since the last one was asked
+        self._is_whole = True  # whether the history has all events up to that one
+        self._is_closed = False
+        self._store = open_run()
+        self.location = self._store.location
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the connection; a copy opens the same store."""
+        return {name: value for name, value in vars(self).items() if name != "_store"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the state."""
+        vars(self).update(state)
+        self._store = self._open_run()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._store.close()
+
+    def turn(self, timeout: float | None = None) -> AbstractContextManager[None]:
+        """Return a context in which no other process chooses.
+
+        Args:
+            timeout: For how many seconds to wait for it at most.
+
+        Raises:
+            StorageError: If the store is closed.
+        """
+        self._check_open()
+        return self._store.turn(timeout)
+
+    def now(self, at: float | None) -> float:
+        return super().now(self._store.now if at is None else at)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageError(f"{self.location} is closed. Build the loop again to continue.")
+
+    def record(self, *entries: Entry, chooser: Chooser | None = None) -> Sequence[Entry]:
+        self._check_open()
         first, about = entries[0], entries[0].query_id
         more: dict[str, Any] = {}
         if first.state == Query.state:
@@ -226,7 +254,7 @@ class Log:
 
     def catch_up(self) -> None:
         """Read what was written to the store since the last time."""
-        if self._store is None or self._is_closed:
+        if self._is_closed:
             return
         if not self._is_whole:  # after an interruption between the store and the history
             old = self.history
@@ -238,7 +266,6 @@ class Log:
         self._take(self._store.news(self._seq))
 
     def distrust(self) -> None:
-        """Read the store from its beginning the next time, since another thread may have read."""
         self._is_whole = False
 
     def _take(self, events: Sequence[stored.Event]) -> list[Query | Event]:
@@ -247,7 +274,7 @@ class Log:
         for event in events:
             try:
                 entry = self._entry_of(event)
-                self._add(entry, self._not_seen_by(event))
+                super().record(entry)
             except _NO_EVENT as error:
                 reason = f"there is no {error}." if isinstance(error, KeyError) else str(error)
                 raise StorageError(
@@ -257,33 +284,28 @@ class Log:
                 ) from error
             self._seq = event.seq
             added.append(entry)
-            if event.kind != "asked":
+            if event.kind == "asked":
+                self._put_later(event)
+            else:
                 self._later.append((event.seq, entry))  # type: ignore[arg-type]
         self._is_whole = True
         return added
 
-    def _not_seen_by(self, event: stored.Event) -> list[Event]:
-        """Return what was told while a query was chosen; it counts after the query."""
-        if event.kind != "asked":
-            return []
-        later = [entry for seq, entry in self._later if seq > event.body["seen"]]
+    def _put_later(self, asked: stored.Event) -> None:
+        """Put what was told while a query was chosen after the query, which is the last entry."""
+        later = [entry for seq, entry in self._later if seq > asked.body["seen"]]
         self._later = []
-        return later
-
-    def _add(self, entry: Query | Event, later: Sequence[Event] = ()) -> None:
-        """Add an entry to the history, before the last ones if these count later."""
-        self.history.record(entry)
         for each in later:
             each.arrive_later()
             if each.state == Retraction.state:  # what the query's chooser knew had its outcome
                 self.fit, self.decided = None, NOTHING_DECIDED
         if self.unseen is None:
             return
-        place = len(self.unseen) - len(later)
-        if place < 0 or entry.state == Retraction.state:
+        place = len(self.unseen) - 1 - len(later)
+        if place < 0:
             self.unseen = None
         else:
-            self.unseen.insert(place, entry)
+            self.unseen.insert(place, self.unseen.pop())
 
     def _entry_of(self, event: stored.Event) -> Query | Event:
         """Return the entry of the history that an event is."""
@@ -442,7 +464,7 @@ def open_log(settings: LoopSettings, storage: str | Path | None) -> Log:
     if "://" not in str(storage):
         storage = Path(storage).absolute()  # a copy may be in another folder
     open_run = partial(_open_run, storage, header)
-    log = Log(History(*settings.history_sizes), open_run, points.device)
+    log = StoredLog(History(*settings.history_sizes), open_run, points.device)
     try:
         log.catch_up()
     except BaseException:
@@ -495,7 +517,7 @@ def read_history(storage: str | Path) -> tuple[Mapping[str, Any], History]:
     dims = (len(event.body["x"]) for event in events if event.kind == "asked")
     counts = (len(event.body.get("constraints", ())) for event in events if event.kind == "told")
     sizes = next(dims, 1), settings["context_dim"], next(counts, 0), settings["maximize"]
-    log = Log(History(*sizes))
+    log = StoredLog(History(*sizes), partial(store_at, storage, "ro"))
     log._take(events)
     return settings, log.history
 
@@ -732,7 +754,7 @@ class BanditLoop:
             raise
 
     def _begin_turns(self) -> None:
-        self._lock = Turns(None if self.storage is None else self._log.catch_up)
+        self._lock = Turns(self._log.catch_up)
         _loops.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -841,10 +863,11 @@ class BanditLoop:
             timeout = check_positive("timeout", timeout)
         with self._log.turn(timeout), self._lock:
             while True:
-                round_number, now = self._next_round(), self._log.now(at)
+                self._check_horizon()
+                now = self._log.now(at)
                 # put back when the query is on record: an error leaves it in a round that it began
                 chooser, self._cached_chooser = self._chooser, None
-                x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
+                x, origin, diagnostics = chooser.choose(context, now, limits)
                 domain = self.settings.domain
                 told = now, context, diagnostics, domain.decode(x), record, domain.arm_of(x)
                 query = self._history.new_query(x, origin, *told)
@@ -995,14 +1018,15 @@ class BanditLoop:
         context = check_context(self.settings.context_dim, context)
         with self._log.turn(), self._lock:
             while True:
-                round_number, now = self._next_round(), self._log.now(at)
+                self._check_horizon()
+                now = self._log.now(at)
                 query = self._history.new_query(
                     x, "attached", now, context, None, named, None, self.settings.domain.arm_of(x)
                 )
                 entries: list[Query | Outcome] = [query]
                 if reward is not None:
                     outcome = self._history.outcome_of(
-                        query.id, reward, now, round_number, constraints, count, noise
+                        query.id, reward, now, query.round_number, constraints, count, noise
                     )
                     self._check_told(outcome, query)
                     self._warn_of_a_repeat(query, outcome)
@@ -1427,15 +1451,13 @@ class BanditLoop:
         if settings.constraints is not None:
             self._chooser.check_outcome(outcome)
 
-    def _next_round(self) -> int:
-        round_number = self._history.num_queries + 1
+    def _check_horizon(self) -> None:
         horizon = self.settings.horizon
-        if horizon is not None and round_number > horizon:
+        if horizon is not None and self._history.num_queries >= horizon:
             raise RuntimeError(
                 f"horizon={horizon} rounds were asked already. To go on, build a loop with a "
                 "larger horizon and attach the outcomes to it."
             )
-        return round_number
 
     def _warn_of_a_repeat(self, query: Query, outcome: Outcome) -> None:
         """Warn once if a row was attached before the loop was opened; two such rows look certain.

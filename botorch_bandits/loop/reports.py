@@ -262,7 +262,7 @@ def recommendation_now(
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, of_choices=False)
     lasting = tuple(_reasons_against(guarantee, settings))
-    num_pending = sum(query.id >= chooser.first for query in history.pending())
+    num_pending = sum(query.id >= chooser.segments.first for query in history.pending())
     reasons = (*lasting, *_waiting_for(guarantee, acquisition, num_pending))
     restart = settings.restart
     if restart is not None and restart.is_told_of_change(history.num_queries + 1):
@@ -854,7 +854,7 @@ def _in_order_of_recording(history: History) -> list[Query | Event]:
 
 def _differences(settings: LoopSettings, chooser: Chooser, query: Query) -> list[str]:
     limits = recorded_restriction(settings, query.restriction)
-    x, origin, _ = chooser.choose(query.round_number, query.context, query.asked_at, limits)
+    x, origin, _ = chooser.choose(query.context, query.asked_at, limits)
     if origin != query.origin:
         return [f"query {query.id} is on record as {query.origin!r}, and is {origin!r} here."]
     if _are_equal(settings, x, query.x):

@@ -495,7 +495,7 @@ def open_store(
         FileNotFoundError: If there is no folder for the file.
         ValueError: If it is an address of something else.
     """
-    store = _at(storage)
+    store = store_at(storage)
     try:
         store.begin(header)
         store.open(check)
@@ -515,12 +515,13 @@ def read_store(storage: str | Path) -> tuple[Mapping[str, Any], list[Event]]:
         StorageError: If it is not a run, or cannot be read.
         FileNotFoundError: If there is no such file.
     """
-    with closing(_at(storage, "ro")) as store:
+    with closing(store_at(storage, "ro")) as store:
         store.open(lambda header: None)
         return store.header, store.news()
 
 
-def _at(storage: str | Path, mode: str = "rw") -> Store:
+def store_at(storage: str | Path, mode: str = "rw") -> Store:
+    """Return the store of a run, which connects when it is used; see :class:`SQLiteStore`."""
     if not str(storage).startswith(("postgresql://", "postgres://")):
         if "://" in str(storage):
             raise ValueError(
