@@ -818,6 +818,9 @@ class History:
     def record(self, entry: Entry) -> Entry:
         """Record a query or event that was made for the current state of this history.
 
+        An interrupt leaves a query, an outcome or a failure on record as a whole or not at all:
+        Python handles signals at calls, and there is none among the changes that count.
+
         Args:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
                 :meth:`new_retraction`.
@@ -828,7 +831,7 @@ class History:
             arm = -1 if entry.arm is None else entry.arm
             self._asked.append([[arm, *context, *entry._x.tolist()]], entry.id)
             self._pending[entry.id] = entry
-            self._queries.append(entry)
+            self._queries += [entry]
         elif isinstance(entry, Retraction):
             at = entry.retracted_at
             self._withdraw(entry)
@@ -836,12 +839,13 @@ class History:
             at = entry.arrived_at
             if isinstance(entry, Outcome):
                 row = entry.query_id, entry.reward, *entry.constraints
+                is_weighted = entry.is_weighted
                 self._told.append([row], len(self._arrivals))
-                self._arrivals.append(entry)
-                self.num_weighted += entry.is_weighted
+                self._arrivals += [entry]
+                self.num_weighted += is_weighted
             elif entry.avoided:
-                self._avoided.append(entry.query_id)
-            self._events.append(entry)
+                self._avoided += [entry.query_id]
+            self._events += [entry]
             self._ended[entry.query_id] = entry
             del self._pending[entry.query_id]
         self.latest_at = max(self.latest_at, at)

@@ -167,12 +167,14 @@ class Log:
         Raises:
             StorageError: If they cannot be written; nothing is added then.
         """
+        unseen, self.unseen = self.unseen, None  # derived anew if this is interrupted
         for entry in entries:
             self.history.record(entry)
             if entry.state == Retraction.state:
-                self.unseen = None
-            elif self.unseen is not None:
-                self.unseen.append(entry)
+                unseen = None
+            elif unseen is not None:
+                unseen.append(entry)
+        self.unseen = unseen
         return entries
 
 

@@ -24,6 +24,7 @@ from records import ON_BOXES, assert_same
 from torch import Tensor
 
 from botorch_bandits import (
+    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
@@ -302,3 +303,58 @@ def test_a_script_that_attaches_its_data_again_is_warned_once(tmp_path: Path) ->
             warnings.simplefilter("error", UserWarning)
             loop.attach(*rows[2])
         assert loop.history.num_arrived == 8
+
+
+def interrupted_after(count: int, call: Callable[[], Any]) -> bool:
+    """Call a function, with an interrupt after so many of its calls; return whether it ended."""
+    left = count
+
+    def interrupt(frame: Any, event: str, argument: Any) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.setprofile(None)
+    return True
+
+
+@pytest.mark.parametrize("told", ["outcome", "failure"])
+def test_an_interrupt_at_any_call_leaves_an_event_on_record_as_a_whole_or_not_at_all(
+    told: str,
+) -> None:
+    def begun() -> BanditLoop:
+        loop = BanditLoop(
+            Arms([[0.0], [1.0]]), None, RandomSearch(), constraints=AdditiveEpochs(1, 2), seed=3
+        )
+        for value in (1.0, 0.5, 2.0):
+            loop.tell(loop.ask(at=0.0).id, 0.0, [value], at=1.0)
+        loop.ask(at=2.0)
+        return loop
+
+    def end(loop: BanditLoop) -> None:
+        if told == "outcome":
+            loop.tell(3, -1.0, [0.75], count=2, at=3.0)
+        else:
+            loop.fail(3, "why", [0.75], at=3.0)
+
+    whole = begun()
+    end(whole)
+    has_ended, count = False, 0
+    while not has_ended:
+        loop = begun()
+        has_ended = interrupted_after(count, lambda loop=loop: end(loop))  # type: ignore[misc]
+        count += 1
+        end(loop)
+        assert loop.history.to_records() == whole.history.to_records()
+        assert loop.history.num_arrived == whole.history.num_arrived
+        assert loop.multipliers == whole.multipliers
+        assert loop.ledger().constraints.tolist() == [[1.0], [0.5], [2.0], [0.75]]
+    assert count > 20
