@@ -1,4 +1,4 @@
-"""A copy of a history as a study of Optuna, for Optuna's dashboard and its figures.
+"""A copy of a loop's history as a study of Optuna, for Optuna's dashboard and its figures.
 
 Each query is a trial, with its parameters, its outcome and its times. The study is for viewing
 only; Optuna's samplers are not meant to continue it.
@@ -28,8 +28,7 @@ CONSTRAINTS = "constraints"
 
 
 def to_optuna(
-    run: BanditLoop | History,
-    domain: Domain | None = None,
+    loop: BanditLoop,
     *,
     study_name: str | None = None,
     storage: Any = None,
@@ -50,11 +49,8 @@ def to_optuna(
     copied to a name that already exists in its storage.
 
     Args:
-        run: The loop, or its history.
-        domain: The domain of the points, if a history is passed: a :class:`~botorch_bandits.Space`
-            gives names, ranges, logarithms and categories, a :class:`~botorch_bandits.Box` ranges.
-            Without one, parameters are ``x0``, ``x1``, ... within the range that was seen. Leave it
-            out for a loop.
+        loop: The loop. A :class:`~botorch_bandits.Space` gives names, ranges, logarithms and
+            categories; in other domains, parameters are ``x0``, ``x1``, ...
         study_name: The name of the study; Optuna makes one up if omitted.
         storage: The storage of the study, such as ``"sqlite:///run.db"``; in memory if omitted.
 
@@ -63,9 +59,8 @@ def to_optuna(
 
     Raises:
         ImportError: If Optuna is not installed.
-        TypeError: If ``run`` is neither a loop nor a history, or ``domain`` is not a domain.
-        ValueError: If a domain is passed with a loop, or has another dimension than the points, or
-            the storage has a study of that name.
+        TypeError: If it is not a loop.
+        ValueError: If the storage has a study of that name.
 
     Example:
         >>> from botorch_bandits import BanditLoop, Float, RandomSearch, Space
@@ -81,22 +76,8 @@ def to_optuna(
         raise ImportError("to_optuna needs Optuna: pip install 'botorch_bandits[spaces]'.") from (
             error
         )
-    remedy = "Pass a BanditLoop, or loop.history."
-    check_instance("run", run, (BanditLoop, History), remedy)
-    history: History
-    if isinstance(run, BanditLoop):
-        if domain is not None:
-            raise ValueError("domain is passed with a loop, which has its own. Leave it out.")
-        domain, history = run.settings.domain, run.history
-    else:
-        history = run
-    if domain is not None:
-        check_instance("domain", domain, Domain, "Pass the domain of the loop, or leave it out.")
-        if domain.dim != history.dim:
-            raise ValueError(
-                f"domain has {domain.dim} dimensions, but the history's points have {history.dim}. "
-                "Pass the domain with which the loop was built."
-            )
+    check_instance("loop", loop, BanditLoop, "Pass a BanditLoop.")
+    domain, history = loop.settings.domain, loop.history
     known = _distributions(optuna, history, domain)
     direction: Literal["maximize", "minimize"] = "maximize" if history.maximize else "minimize"
     try:
@@ -115,21 +96,19 @@ def to_optuna(
     return study
 
 
-def _distributions(optuna: Any, history: History, domain: Domain | None) -> dict[str, Any]:
+def _distributions(optuna: Any, history: History, domain: Domain) -> dict[str, Any]:
     """Return a distribution for each parameter, by name."""
     kinds = optuna.distributions
-    if domain is not None and domain.names:
+    if domain.names:
         return {name: _distribution(kinds, each) for name, each in domain.parameters.items()}
-    bounds = None if domain is None else domain.bounds
+    bounds, X = domain.bounds, domain.choices
     if bounds is None:
-        X = None if domain is None else domain.choices
         if X is None:
             X = torch.stack([each.x for each in history.queries] or [torch.zeros(history.dim)])
         bounds = torch.stack(X.aminmax(dim=0))
-    whole = () if domain is None else domain.integer_dims
     return {
         f"x{i}": kinds.IntDistribution(int(low), int(high))
-        if i in whole
+        if i in domain.integer_dims
         else kinds.FloatDistribution(low, high)
         for i, (low, high) in enumerate(bounds.T.tolist())
     }
@@ -144,7 +123,7 @@ def _distribution(kinds: Any, parameter: Any) -> Any:
 
 
 def _trial(
-    optuna: Any, history: History, domain: Domain | None, known: dict[str, Any], query: Query
+    optuna: Any, history: History, domain: Domain, known: dict[str, Any], query: Query
 ) -> Any:
     """Return one query as a trial."""
     outcome = history.outcome(query.id)
@@ -164,10 +143,14 @@ def _trial(
         attributes |= {"state": history.state(query.id), "reason": failure.reason}
     if retraction is not None:
         attributes["retracted_reward"] = retraction.outcome.reward
+    values = {
+        f"x{i}": round(value) if i in domain.integer_dims else value
+        for i, value in enumerate(query.x.tolist())
+    }
     trial = optuna.trial.create_trial(
         state=state,
         value=None if outcome is None else outcome.reward,
-        params=_values(domain, query),
+        params=query.parameters or values,
         distributions=known,
         user_attrs=attributes,
         system_attrs=system,
@@ -176,17 +159,6 @@ def _trial(
     ended = outcome or failure
     trial.datetime_complete = None if ended is None else _moment(ended.arrived_at)
     return trial
-
-
-def _values(domain: Domain | None, query: Query) -> dict[str, Any]:
-    """Return the values of a point by name."""
-    named = None if domain is None else domain.decode(query.x)
-    if named is not None:
-        return named
-    whole = () if domain is None else domain.integer_dims
-    return {
-        f"x{i}": round(value) if i in whole else value for i, value in enumerate(query.x.tolist())
-    }
 
 
 def _moment(seconds: float) -> datetime:

@@ -16,7 +16,6 @@ from botorch_bandits import (
     Categorical,
     Fixed,
     Float,
-    History,
     Integer,
     RandomSearch,
     Space,
@@ -100,7 +99,7 @@ def test_constraints_are_where_optuna_keeps_them() -> None:
     assert values == [[-1.0, -1.0], [0.5, -1.0], [0.0, -1.0]]
 
 
-@pytest.mark.parametrize("kind", ["box", "arms", "unknown"])
+@pytest.mark.parametrize("kind", ["box", "arms"])
 def test_points_without_names(kind: str) -> None:
     domain = Box([[0.0, -2.0], [1.0, 5.0]], integer_dims=[1])
     if kind == "arms":
@@ -108,7 +107,7 @@ def test_points_without_names(kind: str) -> None:
     loop = BanditLoop(domain, None, RandomSearch(), context_dim=1)
     contexts = double([[0.5], [0.75]])
     run(loop, lambda x: 1.0, 2, contexts=contexts, progress=False)
-    study = to_optuna(loop.history) if kind == "unknown" else to_optuna(loop.history, domain)
+    study = to_optuna(loop)
     trial, query = study.trials[1], loop.history.queries[1]
     assert list(trial.params.values()) == query.x.tolist()
     assert trial.user_attrs["context"] == [0.75]
@@ -129,11 +128,6 @@ def test_it_goes_into_a_database_for_the_dashboard(tmp_path: Path) -> None:
 
 
 def test_an_empty_history_and_wrong_arguments() -> None:
-    assert to_optuna(History(dim=2)).trials == []
-    loop = loop_with_everything()
-    with pytest.raises(ValueError, match="Leave it out"):
-        to_optuna(loop, SPACE)
-    with pytest.raises(ValueError, match="has 1 dimensions"):
-        to_optuna(loop.history, Box([[0.0], [1.0]]))
+    assert to_optuna(BanditLoop(SPACE, None, RandomSearch())).trials == []
     with pytest.raises(TypeError, match="BanditLoop"):
-        to_optuna([1.0])  # type: ignore[arg-type]
+        to_optuna(loop_with_everything().history)  # type: ignore[arg-type]
