@@ -28,7 +28,6 @@ __all__ = [
     "DTYPE",
     "LARGEST_OUTCOME",
     "MinimumLoweredWarning",
-    "check_callable",
     "check_covariance",
     "check_double",
     "check_finite",
@@ -763,13 +762,13 @@ def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     return value
 
 
-def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], remedy: str) -> Any:
+def check_instance(name: str, value: Any, kinds: Any, remedy: str) -> Any:
     """Return ``value`` if it is an instance of one of the given classes.
 
     Args:
         name: The name of the argument, for error messages.
         value: Anything.
-        kinds: The allowed classes.
+        kinds: The allowed class, or a tuple of classes; ``Callable`` for whatever can be called.
         remedy: A sentence that says what to pass.
 
     Raises:
@@ -783,22 +782,6 @@ def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], remedy
     if len(shown) > 80:
         shown = f"a {type(value).__name__}"
     raise TypeError(f"{name} is {shown}. {remedy}")
-
-
-def check_callable(name: str, value: Any, remedy: str) -> Any:
-    """Return ``value`` if it can be called.
-
-    Args:
-        name: The name of the argument, for error messages.
-        value: Anything.
-        remedy: A sentence that says what to pass.
-
-    Raises:
-        TypeError: If it cannot be called.
-    """
-    if not callable(value):
-        raise TypeError(f"{name} is {value!r}, which cannot be called. {remedy}")
-    return value
 
 
 def check_observed(name: str, values: Any, length: int | None = None) -> list[float]:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
-    check_callable,
+    check_instance,
     check_integer,
     check_number,
     check_vector,
@@ -243,7 +243,7 @@ def read_nonlinear(given: Any) -> tuple[Condition, ...]:
                 f"{where} is {pair!r}; pass (function, True), where the function maps a point, a "
                 "vector, to a number that is at least 0 if the point is feasible."
             )
-        check_callable(where, pair[0], "Pass a function of a point, and True.")
+        check_instance(where, pair[0], Callable, "Pass a function of a point, and True.")
         if pair[1] is not True:
             raise ValueError(
                 f"{where} has {pair[1]!r} after its function, but a loop asks for one point at a "

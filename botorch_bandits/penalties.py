@@ -27,7 +27,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
-    check_callable,
+    check_instance,
     check_integer,
     check_number,
     check_positive,
@@ -239,7 +239,7 @@ class CustomPenalty(Penalty):
         largest = check_positive("largest", self.largest)
         num_points = check_integer("num_points", self.num_points, minimum=2)
         store_checked(self, largest=largest, num_points=num_points)
-        check_callable("function", self.function, "Pass a function of a float64 tensor.")
+        check_instance("function", self.function, Callable, "Pass a function of a float64 tensor.")
         check_penalty_properties(self, largest, num_points)
 
     def value(self, x: Tensor) -> Tensor:

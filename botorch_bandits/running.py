@@ -34,7 +34,6 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
-    check_callable,
     check_instance,
     check_integer,
     check_matrix,
@@ -693,15 +692,19 @@ def run(  # noqa: PLR0913 - options, each with a name
     check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
     for name, given in (("stop", stop), ("restriction", restriction)):
         if given is not None:
-            check_callable(name, given, "Pass a function, or leave it out.")
+            check_instance(name, given, Callable, "Pass a function, or leave it out.")
     for each in entries_of(callbacks):
-        check_callable("callbacks", each, "Pass functions (query, event), or leave it out.")
+        check_instance(
+            "callbacks", each, Callable, "Pass functions (query, event), or leave it out."
+        )
     problem: Any = f if isinstance(f, BaseTestProblem | ChangingProblem) else None
     function: Any = f.function if isinstance(f, ByRound) else f
     if problem is not None:
         _check_problem(loop, problem)
         function = _observer(problem, loop)
-    check_callable("f", function, "Pass a test problem or a function from a point to a number.")
+    check_instance(
+        "f", function, Callable, "Pass a test problem or a function from a point to a number."
+    )
     context_of = _context_of(contexts, loop, loop.history.num_queries + num_rounds)
     if workers is not None:
         check_integer("workers", workers, minimum=1)
