@@ -62,7 +62,6 @@ from botorch_bandits.loop.aspects import (
 )
 from botorch_bandits.loop.guarantees import (
     Gains,
-    complete_options,
     facts_of,
     forecasts_of,
     forecasts_of_restarts,
@@ -367,6 +366,14 @@ class Chooser:
         engine, models = self._engines()
         return engine is models
 
+    def check_data(self) -> None:
+        """Raise an error if a user's model cannot be built yet."""
+        if self.has_no_data():
+            raise RuntimeError(
+                "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
+                "loop.tell(query.id, reward)."
+            )
+
     def feedback_view(self, now: float) -> CensoredView | None:
         """Return what censored feedback sees of the queries so far; None without it.
 
@@ -376,7 +383,12 @@ class Chooser:
         return None if self._censors is None else self._censors.report(self.arrived(now))
 
     def model(self, now: float) -> Model:
-        """Return the model with which the next query would be chosen."""
+        """Return the model with which the next query would be chosen.
+
+        Raises:
+            RuntimeError: If a user's model lacks data.
+        """
+        self.check_data()
         return self._engines()[1].model(self.view(now))
 
     def constraint_model(self, constraint: int, now: float) -> Model:
@@ -856,7 +868,7 @@ class ModelEngine:
         seed, incumbent = derive_seed(settings.seed, view.round_number, "maximize"), None
         if limits is not None:
             there = view.domain_of(limits.domain)
-            options = complete_options(settings)
+            options = settings.complete_options
             if options.get("incumbent") == "posterior_mean":
                 mean = PosteriorMean(self.model(view), maximize=options["maximize"])
                 incumbent, _ = there.maximize(mean, seed)  # the best of what can be chosen

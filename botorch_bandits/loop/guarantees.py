@@ -23,7 +23,7 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.base import bandit, default_options
+from botorch_bandits.acquisition.base import bandit
 from botorch_bandits.acquisition.upper_confidence_bound import FEWEST_ROWS
 from botorch_bandits.change_points import OracleRestart, Reset
 from botorch_bandits.checks import DTYPE, is_number
@@ -69,7 +69,6 @@ from botorch_bandits.history import History, outcome_told_at_once
 from botorch_bandits.loop.aspects import Multipliers
 from botorch_bandits.loop.settings import (
     LoopSettings,
-    is_played_as,
     model_of,
     settings_in_epoch,
 )
@@ -188,17 +187,15 @@ def _of_restarts(settings: LoopSettings, segment: int) -> dict[str, Any]:
 
 def _of_constraints(settings: LoopSettings, history: History) -> dict[str, Any]:
     """Return the facts about constraints."""
-    rule, played = settings.constraints, settings.played
+    rule, played_as = settings.constraints, settings.played_as
     if rule is None:
         return {}
     if rule.surrogate == "separate":
         return {"constraints": "separate"}
-    acquisition_class = None if played is None else played.acquisition_class
-    draws = is_played_as(acquisition_class, GPThompsonSampling)
+    draws = played_as is GPThompsonSampling
     # Remark 1 allows draws for exact constraints
-    is_covered = is_played_as(acquisition_class, ImprovedUpperConfidenceBound) or (
-        rule.expects_exact_constraints and draws
-    )
+    is_bound = played_as is ImprovedUpperConfidenceBound
+    is_covered = is_bound or (rule.expects_exact_constraints and draws)
     return {"constraints": "penalized", "is_covered": is_covered, "may_draw": draws}
 
 
@@ -377,7 +374,7 @@ def _of_epochs(
         others: Earlier epochs with other models, if each epoch has its own.
     """
     assert settings.constraints is not None
-    options, names = complete_options(settings), ("delta", "noise_bound")
+    options, names = settings.complete_options, ("delta", "noise_bound")
     of_loop = {name: options[name] for name in names if is_number(options.get(name))}
     of_epoch = {
         f"{name}_of_epoch" if name in names else name: value
@@ -602,13 +599,6 @@ def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
     return clipped_at if abs(lower) >= clipped_at else min(2.0 * mean - lower, clipped_at)
 
 
-def complete_options(settings: LoopSettings) -> dict[str, Any]:
-    """Return the options of the acquisition, as given by the user or by default."""
-    if settings.played is None:
-        return {}
-    return {**default_options(settings.played.acquisition_class), **settings.options}
-
-
 def with_epochs(
     guarantee: Guarantee,
     settings: LoopSettings,
@@ -638,8 +628,7 @@ def with_epochs(
     if not history.num_queries or not is_complete:
         return guarantee
     assert rule is not None
-    assert settings.played is not None
-    options, constants = complete_options(settings), dict(guarantee.constants)
+    options, constants = settings.complete_options, dict(guarantee.constants)
     bound = math.fsum(2.0 * rounds.width * rounds.deviation + regret.added)
     told = [history.outcome(query.id) for query in history.queries]
     values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)
@@ -663,7 +652,7 @@ def with_epochs(
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
     # a draw is not an upper bound
-    draws = is_played_as(settings.played.acquisition_class, GPThompsonSampling)
+    draws = settings.played_as is GPThompsonSampling
     return replace(
         guarantee,
         regret=regret if draws else replace(regret, bound=bound, **counts),
@@ -800,9 +789,9 @@ def forecasts_of(
         of_rounds = rule.needs_round and regret.source_of_run
         width = float(rule.width(summary, run.num_rounds)) if of_rounds else None
         yield from forecasts_of_regret(run, regret, width)
-    elif is_played_as(played.acquisition_class, ImprovedUpperConfidenceBound):
+    elif settings.played_as is ImprovedUpperConfidenceBound:
         # the rule of the running epoch has its share of delta, and more noise
-        rule = played.acquisition_class.width_rule(complete_options(settings))
+        rule = played.acquisition_class.width_rule(settings.complete_options)
         yield from constraints.forecasts(replace(run, norm=_norm_of(rule, summary)))
 
 

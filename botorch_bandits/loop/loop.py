@@ -16,8 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast, overload
@@ -72,10 +71,7 @@ from botorch_bandits.loop.settings import (
     AcquisitionFactory,
     LoopSettings,
     ModelFactory,
-    check_feedback,
-    check_rule,
     check_weighted,
-    default_acquisition,
     read_restriction,
     turned_check,
 )
@@ -87,7 +83,7 @@ from botorch_bandits.loop.store import (
     read_store,
     store_at,
 )
-from botorch_bandits.loop.view import CensoredView, Feedback, Forgetting
+from botorch_bandits.loop.view import CensoredView, Feedback, Forgetting, Hallucinated
 from botorch_bandits.models import BanditGPRecipe
 
 # --- The log of a loop: what was asked and told, in the order in which it counts ------------------
@@ -685,8 +681,6 @@ class BanditLoop:
     """
 
     _num_at_opening = 0  # queries of the history with which the loop was built or opened
-    _warns_of_repeats = True
-    _attached_before: dict[tuple[Any, ...], int] | None = None  # values of rows, and their queries
 
     @explains_arguments(
         "BanditLoop",
@@ -719,21 +713,12 @@ class BanditLoop:
         acquisition = "best" if acquisition is None else acquisition
         if num_initial is None:
             num_initial = DEFAULT_INITIAL if isinstance(acquisition, str) else 0
-        feedback = check_feedback(feedback)
-        if isinstance(acquisition, str):
-            rule = check_rule(constraints)
-            acquisition = default_acquisition(
-                acquisition,
-                is_censored=feedback.censored is not None,
-                weighs_constraints=rule is not None and rule.surrogate == "separate",
-                has_contexts=bool(context_dim),
-            )
         self.settings = settings = LoopSettings(
             domain=domain,
             model=model,
             acquisition=acquisition,
             horizon=horizon,
-            feedback=feedback,
+            feedback=Hallucinated() if feedback is None else feedback,
             restart=restart,
             constraints=constraints,
             forgetting=forgetting,
@@ -1215,8 +1200,7 @@ class BanditLoop:
         with self._lock:
             chooser = self._chooser
             now = self._history.latest_at
-            best = best_now(self.settings, self._history, chooser, context, now)
-            return None if best is None else self._as_told(best[0].id)
+            return best_now(self.settings, self._history, chooser, context, now)
 
     def recommend(self, context: Any = None, among: str = "all") -> Recommendation:
         """Return the point to deploy, and a bound on how much better another point can be.
@@ -1308,19 +1292,7 @@ class BanditLoop:
         if width is not None:
             width = check_positive("width", width)
         with self._lock:
-            found = self._chooser.feasibility(self._history.latest_at, width)
-            if found.nearest is None:
-                return found
-            return replace(found, nearest=self._as_told(found.nearest[0].id))
-
-    def _as_told(self, query_id: int) -> tuple[Query, Outcome]:
-        """Return a query and its outcome from the history, because the chooser may flip signs.
-
-        It has that outcome.
-        """
-        outcome = self._history.outcome(query_id)
-        assert outcome is not None
-        return self._history.query(query_id), outcome
+            return self._chooser.feasibility(self._history.latest_at, width)
 
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
@@ -1403,11 +1375,6 @@ class BanditLoop:
         if self.settings.model is None:
             raise RuntimeError("random search has no model.")
         with self._lock:
-            if self._chooser.has_no_data():
-                raise RuntimeError(
-                    "no outcome has arrived, so the model cannot be built. Tell the first outcome "
-                    "with loop.tell(query.id, reward)."
-                )
             return self._chooser.model(self._history.latest_at)
 
     @property
@@ -1468,15 +1435,10 @@ class BanditLoop:
             query: The query that is about to be attached.
             outcome: Its outcome.
         """
-        if not self._warns_of_repeats or self._num_at_opening == 0:
-            return
-        if self._attached_before is None:
-            told = [(q, self._history.outcome(q.id)) for q in self._queries_at_opening()]
-            self._attached_before = {_values(q, o): q.id for q, o in told if o is not None}
         earlier = self._attached_before.get(_values(query, outcome))
         if earlier is None:
             return
-        self._warns_of_repeats, self._attached_before = False, None
+        self._attached_before.clear()
         warnings.warn(
             f"x={query.x.tolist()} with the reward {outcome.reward!r} was attached before this "
             f"loop was opened (query {earlier}), and now counts a second time. If the script "
@@ -1486,9 +1448,12 @@ class BanditLoop:
             stacklevel=level_of_users_line(),
         )
 
-    def _queries_at_opening(self) -> list[Query]:
-        queries = self._history.queries[: self._num_at_opening]
-        return [query for query in queries if query.origin == "attached"]
+    @cached_property
+    def _attached_before(self) -> dict[tuple[Any, ...], int]:
+        """The rows that were attached before the loop was opened, and the ids of their queries."""
+        queries, outcome = self._history.queries[: self._num_at_opening], self._history.outcome
+        told = [(q, outcome(q.id)) for q in queries if q.origin == "attached"]
+        return {_values(q, o): q.id for q, o in told if o is not None}
 
 
 def check_one_point(x: Any) -> None:

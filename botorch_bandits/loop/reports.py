@@ -35,7 +35,7 @@ from botorch_bandits.domains import Domain, ValueScale, first_of_the_largest
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction, point_text
 from botorch_bandits.loop.aspects import NOTHING_DECIDED, Decided
 from botorch_bandits.loop.chooser import Chooser
-from botorch_bandits.loop.settings import LoopSettings, model_of, recorded_restriction
+from botorch_bandits.loop.settings import LoopSettings, distinct, model_of, recorded_restriction
 from botorch_bandits.loop.view import View
 from botorch_bandits.models import CandidatesModel
 from botorch_bandits.models.reading import submodels
@@ -254,11 +254,7 @@ def recommendation_now(
             "random search has no model, so no point has a mean. loop.best() is the query with the "
             "largest reward."
         )
-    if chooser.has_no_data():
-        raise RuntimeError(
-            "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
-            "loop.tell(query.id, reward)."
-        )
+    chooser.check_data()
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, of_choices=False)
     lasting = tuple(_reasons_against(guarantee, settings))
@@ -281,7 +277,7 @@ def recommendation_now(
         points = torch.stack(best)
     num_played = 0
     if played:
-        at_played = _inputs(front, _distinct(played))
+        at_played = _inputs(front, _points(played))
         points, num_played = torch.cat([at_played, points]), len(at_played)
     known = ends[0].look(points)
     candidates = slice(num_played) if only_played else slice(None)
@@ -582,7 +578,7 @@ def best_now(
         return max(told, key=lambda pair: history.rank(pair[1]), default=None)
     if not told or chooser.has_no_data(arrived):
         return None
-    points = _distinct([query for query, _ in told])
+    points = _points([query for query, _ in told])
     with torch.no_grad():
         means, _ = moments_at(chooser.model(now), _inputs(arrived.front, points))
     best = points[means.argmax()]
@@ -598,9 +594,9 @@ def _told(settings: LoopSettings, history: History, chooser: Chooser) -> list[To
     return [(history.query(o.query_id), o) for o in history.outcomes if o.query_id >= first]
 
 
-def _distinct(queries: list[Query]) -> Tensor:
+def _points(queries: list[Query]) -> Tensor:
     """Return the distinct points of queries, ``n x d``, in the order in which they came first."""
-    return torch.stack(list({tuple(query.x.tolist()): query.x for query in queries}.values()))
+    return distinct(torch.stack([query.x for query in queries]))
 
 
 def _is_here(query: Query, x: Tensor, context: Tensor | None) -> bool:
@@ -687,13 +683,7 @@ def evidence_of_loop(
     Raises:
         RuntimeError: If the loop's model is not a list of priors, or a user's model lacks data.
     """
-    has_model = settings.model is not None and not chooser.has_no_data()
-    model = chooser.model(now) if has_model else None
-    if model is None and settings.model is not None:
-        raise RuntimeError(
-            "no outcome has arrived, so the model cannot be built. Tell the first outcome with "
-            "loop.tell(query.id, reward)."
-        )
+    model = None if settings.model is None else chooser.model(now)
     if not isinstance(model, CandidatesModel):
         remedy = "Pass BanditGP.with_candidates([...]) as model="
         if settings.drift_rate is not None:

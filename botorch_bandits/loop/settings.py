@@ -96,13 +96,11 @@ DEFAULT_INITIAL = 5
 """Uniform rounds at the start of a loop without a given acquisition."""
 
 
-def default_acquisition(
-    objective: str,
-    *,
-    is_censored: bool = False,
-    weighs_constraints: bool = False,
-    has_contexts: bool = False,
-) -> AcquisitionRecipe:
+SEARCH = LogExpectedImprovement.with_options(augmented=True)
+"""The acquisition that looks for a good point, where it can."""
+
+
+def default_acquisition(settings: LoopSettings) -> AcquisitionRecipe:
     """Return the acquisition of a loop whose user says only what it is for.
 
     The two were chosen by measurement (``docs/league.md``). Expected improvement needs one
@@ -110,26 +108,24 @@ def default_acquisition(
     the bound.
 
     Args:
-        objective: ``"best"``: find a good point. ``"earned"``: collect reward during the run.
-        is_censored: Whether pending outcomes are censored.
-        weighs_constraints: Whether reward and constraints are modeled separately.
-        has_contexts: Whether the best point depends on a context that is known before the choice.
+        settings: The settings, whose acquisition is ``"best"``: find a good point; or ``"earned"``:
+            collect reward during the run.
 
     Raises:
-        ValueError: If the objective is neither of the two.
+        ValueError: If it is neither of the two.
     """
-    if objective not in OBJECTIVES:
+    if settings.acquisition not in OBJECTIVES:
         raise ValueError(
-            f"acquisition is {objective!r}; the only names are 'best' and 'earned'. Others are "
-            "recipes, such as GPUpperConfidenceBound.with_options(width=2.0)."
+            f"acquisition is {settings.acquisition!r}; the only names are 'best' and 'earned'. "
+            "Others are recipes, such as GPUpperConfidenceBound.with_options(width=2.0)."
         )
-    if weighs_constraints:
+    if _is_separate(settings):
         return LagrangianUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
-    if objective == "earned":
+    if settings.acquisition == "earned":
         return GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
-    if has_contexts or is_censored:
+    if settings.context_dim or settings.feedback.censored is not None:
         return GPUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
-    return LogExpectedImprovement.with_options(augmented=True)
+    return SEARCH
 
 
 DEFAULT_WIDTH = 2.0
@@ -157,35 +153,6 @@ def default_model(domain: Domain) -> ModelFactory:
         ) from error
 
 
-def check_feedback(feedback: Any) -> Feedback:
-    """Return the feedback of a loop, hallucination by default.
-
-    Raises:
-        TypeError: If it is not a feedback.
-    """
-    if feedback is None:
-        return Hallucinated()
-    remedy = "Pass Hallucinated(), Ignored() or Censored(...)."
-    found: Feedback = check_instance("feedback", feedback, Feedback, remedy)
-    return found
-
-
-def check_rule(constraints: Any) -> MultiplierRule | None:
-    """Return the rule for the multipliers of a loop, or None without constraints.
-
-    Raises:
-        TypeError: If it is not a rule for multipliers.
-    """
-    if constraints is None:
-        return None
-    remedy = (
-        "Pass a rule for multipliers: AdditiveEpochs(...), MultiplicativeEpochs(...) or "
-        "PrimalDual(...)."
-    )
-    found: MultiplierRule = check_instance("constraints", constraints, MultiplierRule, remedy)
-    return found
-
-
 def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
     """Return the model of a loop if it is a recipe or a function, the default one if None."""
     if model is None:
@@ -204,20 +171,24 @@ def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
     return model
 
 
-def check_restart(restart: Any) -> Restart | None:
-    """Return the restart rule of a loop if it is one.
-
-    Raises:
-        TypeError: If it is not a restart rule.
-    """
-    if restart is None:
-        return None
-    remedy = (
+KINDS: dict[str, tuple[type, str]] = {
+    "feedback": (Feedback, "Pass Hallucinated(), Ignored() or Censored(...)."),
+    "constraints": (
+        MultiplierRule,
+        "Pass a rule for multipliers: AdditiveEpochs(...), MultiplicativeEpochs(...) or "
+        "PrimalDual(...).",
+    ),
+    "restart": (
+        Restart,
         "Pass EvidenceRestart(...), ChangePointRestart(detector=...), OracleRestart(...) or "
-        "NeverRestart(...), which also say what is kept and how much is explored."
-    )
-    found: Restart = check_instance("restart", restart, Restart, remedy)
-    return found
+        "NeverRestart(...), which also say what is kept and how much is explored.",
+    ),
+    "forgetting": (
+        Forgetting,
+        "Pass SlidingWindow(...), ExponentialWeights(...) or TimeVaryingKernel(...).",
+    ),
+}
+"""The class of each setting that may be left out, and what to pass."""
 
 
 def _check_values(settings: LoopSettings) -> None:
@@ -315,7 +286,7 @@ class LoopSettings:
         model: The model's recipe, the recipes of epochs, or the user's function; None for random
             search. With a known minimum of censored feedback, the minimum is the prior mean of a
             recipe.
-        acquisition: The acquisition, as given.
+        acquisition: The acquisition; a name in :data:`OBJECTIVES` becomes a recipe.
         horizon: The number of rounds, if it is known.
         feedback: How queries without an outcome are treated.
         restart: When the loop starts over, if ever.
@@ -335,7 +306,7 @@ class LoopSettings:
 
     domain: Domain
     model: BanditGPRecipe | ModelFactory | None
-    acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
+    acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | str
     horizon: int | None = None
     feedback: Feedback = field(default_factory=Hallucinated)
     restart: Restart | None = None
@@ -349,7 +320,11 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
-        check_rule(self.constraints)
+        for name, (kind, remedy) in KINDS.items():
+            if (given := vars(self)[name]) is not None:
+                check_instance(name, given, kind, remedy)
+        if isinstance(self.acquisition, str):
+            store_checked(self, acquisition=default_acquisition(self))
         if self.models_of_epochs:
             self._check_epochs(self.models_of_epochs)
             return
@@ -378,11 +353,7 @@ class LoopSettings:
             _check_columns(prior, domain, context_dim)
         for prior in self.priors[:1]:  # priors on a list have the same input transform
             _warn_if_not_encoded(domain, prior)
-        check_restart(self.restart)
         check_instance("maximize", self.maximize, bool, "Pass True or False.")
-        if self.forgetting is not None:
-            remedy = "Pass SlidingWindow(...), ExponentialWeights(...) or TimeVaryingKernel(...)."
-            check_instance("forgetting", self.forgetting, Forgetting, remedy)
         if self.repeats is not None:
             store_checked(self, repeats=check_factor("repeats", self.repeats))
         check_pairs(self)
@@ -450,6 +421,12 @@ class LoopSettings:
     def options(self) -> Mapping[str, Any]:
         """The options of the acquisition as given; none unless it is a recipe."""
         return {} if self.played is None else self.played.options
+
+    @property
+    def complete_options(self) -> dict[str, Any]:
+        """The options of the acquisition, as given or by default; none unless it is a recipe."""
+        known = self.played_class
+        return {} if known is None else {**default_options(known), **self.options}
 
     @property
     def is_random(self) -> bool:
@@ -527,7 +504,7 @@ class LoopSettings:
         They are if the default model serves the default search for the best point, and only one
         function is to be learned. What a loop reports is always based on the outcomes as observed.
         """
-        is_search = self.acquisition == default_acquisition("best")
+        is_search = self.acquisition == SEARCH
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
         # a subclass may treat outcomes differently; censored ones have another acquisition
@@ -630,16 +607,6 @@ def check_acquisition(acquisition: Any, domain: Domain) -> Any:
             f"(model, X_pending, best) -> acquisition function, got {acquisition!r}."
         )
     return acquisition
-
-
-def is_played_as(acquisition_class: type[Any] | None, parent: type) -> bool:
-    """Return whether a rule of a class plays an acquisition function.
-
-    Args:
-        acquisition_class: The class of the acquisition function, if it is known.
-        parent: The class with the rule.
-    """
-    return acquisition_class is not None and acquisition_class.played_as is parent
 
 
 def model_of(acquisition: AcquisitionFunction) -> Any:
@@ -769,12 +736,8 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
 #
 # History and storage have the user's own numbers. Models, widths, tests and multipliers see minus
 # these numbers, so that all other modules maximize and do not know about it: the choices are
-# those of a loop that maximizes and is told the negatives. Constraint values keep their sign.
-
-
-def turned(value: float) -> float:
-    """Return minus a value; 0 stays 0."""
-    return 0.0 - value
+# those of a loop that maximizes and is told the negatives. Constraint values keep their sign. A
+# number x becomes 0 - x, so that 0 stays 0.
 
 
 def settings_in_epoch(settings: LoopSettings, epoch: int = 1) -> LoopSettings:
@@ -805,10 +768,10 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
     if settings.listed is not None:
         changed["model"] = settings.listed.flipped()
     if settings.played is not None and settings.options.get("best_f") is not None:
-        options = {**settings.options, "best_f": turned(settings.options["best_f"])}
+        options = {**settings.options, "best_f": 0.0 - settings.options["best_f"]}
         changed["acquisition"] = AcquisitionRecipe(settings.played.acquisition_class, options)
     if censored is not None and censored.minimum is not None:
-        changed["feedback"] = replace(censored, minimum=turned(censored.minimum))
+        changed["feedback"] = replace(censored, minimum=0.0 - censored.minimum)
     if detection is not None:
         changed["restart"] = replace(detection, detector=_with_turned_mean(detection.detector))
     if evidence is not None and evidence.candidates is not None:
@@ -820,7 +783,7 @@ def settings_of_model(settings: LoopSettings) -> LoopSettings:
 
 def _with_turned_mean(settings: Any) -> Any:
     mean = settings.prior_mean
-    return replace(settings, prior_mean=turned(mean)) if mean else settings
+    return replace(settings, prior_mean=0.0 - mean) if mean else settings
 
 
 def turned_check(check: ModelCheck) -> ModelCheck:
@@ -964,10 +927,9 @@ def _is_lagrangian(settings: LoopSettings) -> bool:
 
 def _weighs_constraints(settings: LoopSettings) -> bool:
     """Whether the acquisition needs the multipliers of a rule in ``constraints=``."""
-    if _is_lagrangian(settings) or settings.played_class is None:
-        return _is_lagrangian(settings)
-    complete = {**default_options(settings.played_class), **settings.options}
-    return _is_a(*LAGRANGIAN)(settings) and complete.get("multipliers", ()) is None
+    is_own = _is_a(*LAGRANGIAN)(settings)
+    gives_none = settings.complete_options.get("multipliers", ()) is None
+    return _is_lagrangian(settings) or (is_own and gives_none)
 
 
 def _cannot_add_noise(settings: LoopSettings) -> bool:
@@ -1506,7 +1468,7 @@ def _restricted_box(domain: Box, available: Any, fixed: Any, avoid: Any) -> Rest
         return None  # only dimensions that never vary are fixed
     part: Box | Arms = domain
     if available is not None:
-        points = _distinct(_read_points("available", available, domain))
+        points = distinct(_read_points("available", available, domain))
         part = Arms(_kept(points, values, "available and fixed leave no point"))
     elif values:
         part = _slice_of(domain, values, record["fixed"])
@@ -1525,7 +1487,7 @@ def _restricted_box(domain: Box, available: Any, fixed: Any, avoid: Any) -> Rest
     return Restriction(record, part)
 
 
-def _distinct(points: Tensor) -> Tensor:
+def distinct(points: Tensor) -> Tensor:
     """Return rows without repeats, in their order."""
     return points.new_tensor([list(row) for row in dict.fromkeys(map(tuple, points.tolist()))])
 
