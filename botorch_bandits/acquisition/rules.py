@@ -806,7 +806,8 @@ class Player:
             if i >= self.recipe.num_skipped:
                 at, lam = int(rows.index[i]), posterior.lam
                 mean, variance = posterior.mean[:, 0, at], posterior.variance[:, at].clamp_min(0.0)
-                moments = (each.cpu().numpy() for each in (mean, variance + lam))
+                noisy = variance + lam * rows.noise[i]
+                moments = (each.cpu().numpy() for each in (mean, noisy))
                 outcome = float(rows.Y[i, 0])
                 self.evidence.update(self.recipe.groups.log_densities(outcome, *moments))
         self._weighed = rows

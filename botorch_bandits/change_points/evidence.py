@@ -359,12 +359,14 @@ class Row(NamedTuple):
         x: The input as the kernels see it.
         y: ``m`` numbers.
         issued: The number of queries that were issued before it came.
+        weight: The factor by which its noise variance is smaller than the model's.
     """
 
     query: int
     x: Tensor
     y: Array
     issued: int
+    weight: float
 
 
 class EvidenceStream:
@@ -453,6 +455,11 @@ class EvidenceStream:
         )
 
     @property
+    def noise(self) -> float:
+        """The noise variance of one observation under the first prior."""
+        return float(self._priors.noise[0, 0])
+
+    @property
     def has_one_prior(self) -> bool:
         """Whether a segment needs only rows of those before it, and no weights of a list."""
         return self._priors.num_skipped == 0 and self._priors.noise.shape[1] == 1
@@ -479,6 +486,7 @@ class EvidenceStream:
         y: float | Sequence[float] | Tensor,
         bets: bool = True,
         tests: bool = True,
+        weight: float = 1.0,
     ) -> EvidenceTest | None:
         """Add the outcome of a query.
 
@@ -488,6 +496,9 @@ class EvidenceStream:
             bets: Whether it is a bet. If not, it is only one of the rows that a reset may keep,
                 which comes before the next outcome that is a bet.
             tests: Whether the evidence is compared with the threshold.
+            weight: The factor by which the noise variance of the outcome is smaller than that of
+                the model, such as ``n`` for the mean of ``n`` observations. It must be known before
+                the noise.
 
         Returns:
             None if the query was issued before what the last reset has kept; in this case, nothing
@@ -503,7 +514,7 @@ class EvidenceStream:
                 "has already been told."
             )
         outcome = self._checked(y)
-        row = Row(query, self._pending.pop(query), outcome, self.num_issued)
+        row = Row(query, self._pending.pop(query), outcome, self.num_issued, weight)
         if len(self._first) < self._priors.num_skipped:
             self._first.append(row)
             if len(self._first) == self._priors.num_skipped:
@@ -634,7 +645,8 @@ class EvidenceStream:
         self._rows += rows
         m, c = self._priors.noise.shape
         X, Y = torch.stack([row.x for row in rows]), np.tile([row.y for row in rows], c)
-        found = self._suffixes.observe(X, Y, [row.query for row in rows], starts)
+        weights = np.array([row.weight for row in rows])
+        found = self._suffixes.observe(X, Y, [row.query for row in rows], starts, weights)
         means, variances = (each.reshape(*each.shape[:2], c, m).swapaxes(2, 3) for each in found)
         return means, variances
 
@@ -684,13 +696,14 @@ class EvidenceStream:
         """
         means, variances = self._predict(rows, starts)
         residuals = np.stack([row.y for row in rows])[:, None, :, None] - means
-        noise = self._priors.noise
+        weights = np.array([row.weight for row in rows])[:, None, None]
+        noise = self._priors.noise / weights  # b x m x c
         null = residuals[:, 0, ..., None], variances[:, 0, ..., None], noise[..., None]
         found = log_mixture(*null, self._members[:, None, None])  # b x m x c x h
         fits = _summed(self._fits, found)  # (b + 1) x m x c x h
         # a start bets with the best member of each candidate before the outcome
         best = self._members[:, fits[:-1].argmax(-1)]  # 3 x b x m x c
-        each = log_mixture(residuals[:, 1:], variances[:, 1:], noise, best[:, :, None])
+        each = log_mixture(residuals[:, 1:], variances[:, 1:], noise[:, None], best[:, :, None])
         each[~moves] = 0.0  # b x s x m x c
         # and with the mixture over the candidates
         owns = _summed(own, each)  # (b + 1) x s x m x c
@@ -709,10 +722,12 @@ class EvidenceStream:
         X, places = torch.unique(torch.stack([row.x for row in bets]), dim=0, return_inverse=True)
         Y = np.stack([row.y for row in bets], axis=1)  # m x n
         given = zip(self._suffixes.covariances(X), Y, self._priors.each, strict=True)
-        bound = self._detector.rkhs_bound
+        bound, weights = self._detector.rkhs_bound, np.array([row.weight for row in bets])
         return np.array(
             [
-                log_likelihood_in_ball(K, places.numpy(), y - prior.prior_mean, prior.noise, bound)
+                log_likelihood_in_ball(
+                    K, places.numpy(), y - prior.prior_mean, prior.noise, bound, weights
+                )
                 for K, y, prior in given
             ]
         )

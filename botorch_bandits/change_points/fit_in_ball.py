@@ -24,7 +24,12 @@ Numbers = NDArray[np.int64]
 
 
 def log_likelihood_in_ball(
-    covariances: Array, places: Numbers, residuals: Array, noise: float, rkhs_bound: float
+    covariances: Array,
+    places: Numbers,
+    residuals: Array,
+    noise: float,
+    rkhs_bound: float,
+    weights: Array,
 ) -> float:
     """Return the largest log density that a function of bounded norm gives to outcomes.
 
@@ -34,16 +39,17 @@ def log_likelihood_in_ball(
         residuals: ``n`` outcomes, less the prior mean.
         noise: The noise variance ``R^2``.
         rkhs_bound: ``B``, positive: the largest norm.
+        weights: ``n``, with which the noise variances of the outcomes are divided.
     """
-    counts = np.bincount(places)  # p
-    means = np.bincount(places, residuals) / counts
-    within = float(np.square(residuals - means[places]).sum())
+    counts = np.bincount(places, weights)  # p
+    means = np.bincount(places, weights * residuals) / counts
+    within = float(weights @ np.square(residuals - means[places]))
     roots = np.sqrt(counts)
     # C^(1/2) K C^(1/2) = Q diag(values) Q', and the squares of Q' C^(1/2) means
     values, vectors = np.linalg.eigh(roots[:, None] * covariances * roots)
     squared = np.square(vectors.T @ (roots * means))
     smallest = within + _smallest_squares(values, squared, rkhs_bound)
-    return -0.5 * (len(places) * math.log(2.0 * math.pi * noise) + smallest / noise)
+    return -0.5 * (float(np.log(2.0 * math.pi * noise / weights).sum()) + smallest / noise)
 
 
 def _smallest_squares(values: Array, squared: Array, bound: float) -> float:

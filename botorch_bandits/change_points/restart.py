@@ -308,7 +308,8 @@ class EvidenceRestart(Restart, EvidenceDetector):
                 f"with probability at most {level:.3g} / k^2, and all segments together with at "
                 f"most {self.alpha:g}, for every function whose norm less the prior mean is at "
                 f"most {self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise, on which "
-                "contexts, delays, failures and retractions do not depend before it is told"
+                "contexts, delays, failures, retractions, counts and noise variances do not depend "
+                "before it is told"
             )
         priors = candidates_of(self.candidates or model)
         listed, given = "", ""
@@ -321,8 +322,8 @@ class EvidenceRestart(Restart, EvidenceDetector):
         drawn = (
             f"on average over the prior, if {listed}the function is a draw from {it} and the noise "
             f"Gaussian, and {values}contexts, delays, failures, retractions, attached points, "
-            "counts and available points reveal nothing about either beyond the outcomes told "
-            "before"
+            "counts, noise variances and available points reveal nothing about either beyond the "
+            "outcomes told before"
         )
         first = (
             f"{given}before a change, the first segment raises an alarm with probability at most "

@@ -605,6 +605,11 @@ HYPOTHESES = (
         "the noise of the outcomes of {num_noisy:round|rounds} told with noise=v has the variance "
         "v instead of the modeled one; v depends neither on the noise nor on the unknown function",
     ),
+    Hypothesis(
+        lambda f: f.num_noisy and f.constraints,
+        "the noise of constraint values told with noise=v has their bound times sqrt(v / lam)",
+        "the noise of constraint values told with noise=v has their modeled variance times v / lam",
+    ),
     voided(
         lambda f: _takes_means(f) and f.num_pending,
         "{num_pending:pending point enters|pending points enter} at the posterior mean",

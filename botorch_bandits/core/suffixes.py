@@ -20,8 +20,8 @@ it by
 
 When they are many, they join the older rows, whose factor is computed anew.
 
-**Points that repeat.** Older rows of one point that no start separates are one row, with their mean
-outcome and ``1 / count`` of the noise.
+**Points that repeat.** Older rows of one point that no start separates are one row, with the mean
+of their outcomes by weight, and the sum of their weights. A weight divides the noise.
 
 **Several priors** are a batch dimension. Those that differ only in their output scale, at the same
 ratio of noise variance to output scale, share all factors, which are kept for output scale 1.
@@ -97,12 +97,18 @@ class Suffixes:
         self._points = torch.empty(0, dim, dtype=torch.float64)
         self._places: dict[tuple[float, ...], int] = {}
         self._covariances = np.zeros((len(kinds), 0, 0))
-        # of all rows, first the older ones in the order of queries: query, place, count, residual
-        self._rows, self._residuals = np.zeros((3, 0), dtype=np.int64), np.zeros((len(priors), 0))
+        # of all rows, first the older ones in the order of queries: query, place, weight, residual
+        self._rows, self._weights = np.zeros((2, 0), dtype=np.int64), np.zeros(0)
+        self._residuals = np.zeros((len(priors), 0))
         self._set_older(self._covariances)
 
     def observe(
-        self, X: Tensor, outcomes: Array, queries: Sequence[int], starts: Sequence[int] | Numbers
+        self,
+        X: Tensor,
+        outcomes: Array,
+        queries: Sequence[int],
+        starts: Sequence[int] | Numbers,
+        weights: Array | float = 1.0,
     ) -> tuple[Array, Array]:
         """Let suffixes predict outcomes for each prior, one after the other, and then add them.
 
@@ -112,6 +118,7 @@ class Suffixes:
             queries: The numbers of their queries.
             starts: The numbers of the first queries of all suffixes that are still needed,
                 ascending. One that was left out before must not have had rows.
+            weights: ``b``, with which the noise of the outcomes is divided.
 
         Returns:
             Means and variances of the function before each outcome was added, under the whole
@@ -122,8 +129,10 @@ class Suffixes:
         if self._rows.shape[1] - self._num_older + b > max(RECENT, self._num_older // 16):
             self._merge(starts[1:])
         n, total = self._num_older, self._rows.shape[1] + b
-        added = np.array([queries, self._places_of(X), np.ones(b, dtype=np.int64)])
+        added = np.array([queries, self._places_of(X)])
         self._rows = np.concatenate([self._rows, added], axis=1)
+        self._weights = np.append(self._weights, np.broadcast_to(weights, b))
+        noise = (self._noise / self._weights[-b:])[:, None]  # kinds x 1 x b
         residuals = outcomes.T - self._prior_means  # g x b
         self._residuals = np.concatenate([self._residuals, residuals], axis=1)
         old, new, recent = slice(0, total - b - n), slice(total - b - n, None), self._rows[:, n:]
@@ -143,7 +152,7 @@ class Suffixes:
         L, w = self._factors_of(starts, b)
         u = _solved(L[..., old, old], c[..., old, :])
         c_new = c[..., new, :] - u.swapaxes(-2, -1) @ u
-        c_new[..., range(b), range(b)] += self._noise[..., None]
+        c_new[..., range(b), range(b)] += noise
         L_new = cholesky(torch.from_numpy(c_new)).numpy()
         left -= (w[..., None, old] @ u[kind])[..., 0, :]
         w_new = _solved(L_new[kind], left[..., None])[..., 0]
@@ -152,7 +161,7 @@ class Suffixes:
         pivots = np.diagonal(L_new, axis1=-2, axis2=-1)  # kinds x (1 + s) x b
         means = outcomes.T[:, None] - pivots[kind] * w_new
         # rounding must not make variances negative
-        variances = self._scales * np.maximum(pivots**2 - self._noise[..., None], 0.0)[kind]
+        variances = self._scales * np.maximum(pivots**2 - noise, 0.0)[kind]
         return means.T, variances.T
 
     def covariances(self, points: Tensor) -> Array:
@@ -193,12 +202,12 @@ class Suffixes:
 
     def _merge(self, starts: Numbers) -> None:
         """Make all rows older ones, those of one point that no start separates a single one."""
-        queries, places, counts = self._rows
+        queries, places = self._rows
         after = np.searchsorted(starts, queries, side="right")
         (after, places), row_of = np.unique([after, places], axis=1, return_inverse=True)
         size = len(places)
         member = np.eye(size)[row_of]  # rows as they were x older rows
-        totals = counts @ member
+        totals = self._weights @ member
         noisy = self._covariances[:, places[:, None], places]
         noisy[:, range(size), range(size)] += self._noise / totals
         # in reverse order, K = U U' is a Cholesky factorization; kinds x n x n
@@ -206,8 +215,9 @@ class Suffixes:
         identity = torch.eye(size, dtype=lower.dtype).expand_as(lower)
         inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
         # a late row between two starts may come anywhere among its like
-        self._rows = np.stack([np.append(0, starts)[after], places, totals.astype(np.int64)])
-        self._residuals = (self._residuals * counts) @ member / totals
+        self._rows = np.stack([np.append(0, starts)[after], places])
+        self._residuals = (self._residuals * self._weights) @ member / totals
+        self._weights = totals
         self._set_older(inverse.flip(-2, -1).numpy())
 
     def _set_older(self, W: Array) -> None:

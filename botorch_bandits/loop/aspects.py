@@ -34,7 +34,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import select_output
 from botorch_bandits.acquisition.rules import RandomizedArmsRule, WidthArmsRule
-from botorch_bandits.change_points import DetectorEngine, Reset
+from botorch_bandits.change_points import DetectorEngine, EvidenceTest, Reset
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.ingredients import output_rules
@@ -219,15 +219,15 @@ class Evidence(Tests):
         self._stream.reset(keep_from)
 
     def take(self, query: Query, outcome: Outcome, is_over: bool) -> None:
-        self._stream.tell(query.id + 1, self._values(outcome), bets=not is_over, tests=False)
+        self._tell(query, outcome, bets=not is_over, tests=False)
 
-    def _values(self, outcome: Outcome) -> list[float]:
+    def _tell(self, query: Query, outcome: Outcome, **options: bool) -> EvidenceTest | None:
         values = [value + self._offset for value in outcome.constraints if self._of_all]
-        return [outcome.reward, *values]
+        weight = outcome.weight(self._stream.noise)
+        return self._stream.tell(query.id + 1, [outcome.reward, *values], weight=weight, **options)
 
     def told(self, query: Query, outcome: Outcome, after_round: int) -> Iterator[Found]:
-        values = self._values(outcome)
-        test = self._stream.tell(query.id + 1, values)
+        test = self._tell(query, outcome)
         if test is not None:
             yield (
                 ChangeTestRecord(
@@ -240,7 +240,7 @@ class Evidence(Tests):
                     test.change,
                     test.candidate_weights,
                 ),
-                "reward and constraints" if len(values) > 1 else "reward",
+                "reward and constraints" if self._of_all and outcome.constraints else "reward",
             )
 
 

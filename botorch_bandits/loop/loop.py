@@ -888,7 +888,8 @@ class BanditLoop:
             count: The number of observations whose means these values are, such as the clicks of
                 ``count`` impressions; it must not depend on the observed values.
             noise: The variance of this reward's noise, if it differs from the model's; it must be
-                known before the reward is observed.
+                known before the reward is observed. The noise variances of constraint values
+                differ from the model's by the same factor.
             at: The time in seconds, as for :meth:`ask`.
 
         Raises:

@@ -646,7 +646,7 @@ def _check_rows(settings: LoopSettings, model: Model, view: View) -> ModelCheck:
     if isinstance(model, ModelList):  # the model of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
-        return check_model(model)
+        return check_model(model, weights=view.weight)
     repeats = getattr(model, "repeats", None)
     if repeats is None:
         return check_model(model)

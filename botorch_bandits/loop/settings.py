@@ -400,7 +400,7 @@ class LoopSettings:
     @property
     def noise(self) -> float:
         """The noise variance of one observation; 1 if no other one can be told."""
-        return 1.0 if self.recipe is None else self.recipe.noise
+        return self.priors[0].noise if self.priors else 1.0
 
     @property
     def played(self) -> AcquisitionRecipe | None:
@@ -707,22 +707,14 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
     if outcome.count is None:
         given = f"noise is {outcome.noise:g}"
     reason = reason_of_one(settings)
-    if reason is None and outcome.noise is not None and settings.constraints is not None:
-        reason = (
-            "noise= is the variance of the reward's noise alone, and the loop has constraint "
-            "values, too. If all are means of n observations, tell count=n"
-        )
-    if reason is None and outcome.noise is not None and not settings.has_fixed_noise:
-        reason = (
-            "the noise that it would be compared with is learned from the outcomes. Pass "
-            "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
-        )
+    models = settings.model, None if settings.evidence is None else settings.evidence.candidates
+    if reason is None and outcome.noise is not None:
+        reason = next(filter(None, map(_reason_against_noise, filter(None, models))), None)
     if reason is not None:
         raise ValueError(f"{given}, but {reason}.")
-    recipe = settings.recipe
-    if recipe is not None:
-        smallest = SMALLEST_RATIO * float(output_scale_of(recipe.kernel).max())
-        level = recipe.noise / outcome.weight(recipe.noise)
+    for prior in _priors_of_tests(settings):
+        smallest = SMALLEST_RATIO * float(output_scale_of(prior.kernel).max())
+        level = prior.noise / outcome.weight(prior.noise)
         if level <= smallest:
             raise ValueError(
                 f"{given}, which makes the noise variance of the row {level:.3g}; it must be above "
@@ -730,6 +722,22 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
                 "cannot factorize the kernel matrix. Tell a smaller count or a larger noise: below "
                 "that nothing changes."
             )
+
+
+def _reason_against_noise(model: Any) -> str | None:
+    """Return why a noise variance cannot be compared with that of a model; None if it can."""
+    noises = {prior.noise for prior in _priors_of(model)}
+    if not noises:
+        return (
+            "the noise that it would be compared with is learned from the outcomes. Pass "
+            "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
+        )
+    if len(noises) > 1:
+        return (
+            f"the priors on the list have {len(noises)} different noise variances, so that it has "
+            "no single ratio to them. Give all of them the same noise=, or tell a mean with count="
+        )
+    return None
 
 
 # --- A loop that minimizes: the one place where outcomes, settings and answers change their sign --
@@ -1203,10 +1211,10 @@ WEIGHS_ALIKE: tuple[Refusal, ...] = (
         "its width counts it as one. Use Hallucinated() or Ignored()",
     ),
     Refusal(
-        lambda s: s.detection is not None or s.evidence is not None,
+        lambda s: s.detection is not None,
         "restart={restart}(...) compares outcomes that all have the noise of one observation. If "
         "outcomes have about the same noise, leave count= and noise= out and give it to the model; "
-        "otherwise use OracleRestart",
+        "otherwise use EvidenceRestart",
     ),
     Refusal(
         lambda s: s.models_of_epochs,
@@ -1226,12 +1234,7 @@ WEIGHS_ALIKE: tuple[Refusal, ...] = (
         "observation. Use fixed hyperparameters, or tell each outcome by itself",
     ),
     Refusal(
-        lambda s: s.listed is not None,
-        "the model is a list of priors, whose evidence treats each outcome as one observation. "
-        "Pass BanditGP.with_kernel(...), or tell each outcome by itself",
-    ),
-    Refusal(
-        lambda s: s.recipe is None and type(s.model) is not FittedSingleTaskGP,
+        lambda s: not s.priors and type(s.model) not in (FittedSingleTaskGP, DefaultCandidates),
         "the model is {model}, a function of inputs and outcomes that sees no weights. Pass "
         "BanditGP.with_kernel(...), or tell each outcome by itself",
     ),

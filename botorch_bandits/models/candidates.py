@@ -46,6 +46,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
     check_positive,
+    check_weights,
     store_checked,
 )
 from botorch_bandits.confidence.candidates import (
@@ -281,18 +282,9 @@ class CandidatesRecipe:
         """Return the evidence before the data."""
         return CandidateEvidence(self.weights, self.names)
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
-        """Build the model.
-
-        Args:
-            X: ``n x d`` inputs in the order in which their outcomes arrived; ``n`` may be 0.
-            Y: ``n x 1`` outcomes.
-
-        Raises:
-            TypeError: If a tensor is not float64.
-            ValueError: If shapes do not match, or a covariance cannot be factorized.
-        """
-        return CandidatesModel(self, X, Y)
+    def __call__(self, X: Tensor, Y: Tensor, weights: Tensor | None = None) -> CandidatesModel:
+        """Build the model; see :class:`CandidatesModel` for arguments and errors."""
+        return CandidatesModel(self, X, Y, weights)
 
     def builder(self) -> CandidatesBuilder:
         """Return a builder of the models of a loop, each with more rows than the previous one."""
@@ -352,11 +344,15 @@ class CandidatesModel(MomentsModel):
 
     Args:
         recipe: The list.
-        train_X: ``n x d`` inputs, float64, in the order in which their outcomes arrived.
+        train_X: ``n x d`` inputs, float64, in the order in which their outcomes arrived; ``n`` may
+            be 0.
         train_Y: ``n x 1`` outcomes, float64.
+        weights: ``n``: under each prior, row ``i`` has its noise variance divided by
+            ``weights[i]``, as the mean of so many outcomes does. All are 1 if omitted.
 
     Attributes:
         recipe: The list.
+        weights: ``n``.
         evidence: What the outcomes say about each prior.
         train_inputs: The raw inputs, in a tuple as in BoTorch.
         train_targets: ``n`` outcomes.
@@ -381,10 +377,16 @@ class CandidatesModel(MomentsModel):
     num_outputs = 1
     batch_shape = torch.Size([NUM_MEMBERS])
 
-    def __init__(self, recipe: CandidatesRecipe, train_X: Tensor, train_Y: Tensor) -> None:
+    def __init__(
+        self,
+        recipe: CandidatesRecipe,
+        train_X: Tensor,
+        train_Y: Tensor,
+        weights: Tensor | None = None,
+    ) -> None:
         """See the class."""
         super().__init__()
-        X, Y = _check_rows(train_X, train_Y)
+        X, Y, self.weights = _check_rows(train_X, train_Y, weights)
         self.recipe = recipe
         self.train_inputs = (X,)
         self.train_targets = Y.squeeze(-1)
@@ -400,9 +402,8 @@ class CandidatesModel(MomentsModel):
             functions = KernelList([kernel_function(each, points.shape[-1]) for each in kernels])
             outcomes = self.train_targets.expand(len(lam), -1)
             # *g is G
-            self._rows = BoxPosterior.of(
-                functions, points, outcomes, lam, means, transform=self._encoder
-            )
+            given = lam, means, lam[:, None] / self.weights, self._encoder
+            self._rows = BoxPosterior.of(functions, points, outcomes, *given)
             self._count(first=0)
 
     @property
@@ -497,12 +498,15 @@ class CandidatesModel(MomentsModel):
             return moments.with_noise((scales * rows.noise[index])[:, None, None])
         return moments.with_noise(torch.as_tensor(observation_noise).unsqueeze(-3))
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor) -> CandidatesModel:
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
+    ) -> CandidatesModel:
         """Return a new model with additional outcomes, which also count in the evidence.
 
         Args:
             X: ``n' x d`` inputs in the order in which their outcomes arrived.
             Y: ``n' x 1`` outcomes.
+            weights: ``n'``; see the class.
 
         Raises:
             UnsupportedError: If this model has hallucinated rows.
@@ -514,10 +518,10 @@ class CandidatesModel(MomentsModel):
                 "outcomes are added to a model without hallucinated rows, but this one has "
                 f"{self._rows.num_rows - self.num_rows} such rows. Add them to the model before."
             )
-        X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
-        y = Y.squeeze(-1)
-        new = self._with_rows(X, y.expand(len(self.recipe.groups), -1))
-        new.evidence = self.evidence.copied()
+        X, Y, weights = _check_rows(X, Y, weights, self.train_inputs[0].shape[-1])
+        y, row_noise = Y.squeeze(-1), self._rows.noise[:, None] / weights
+        new = self._with_rows(X, y.expand(len(row_noise), -1), row_noise)
+        new.evidence, new.weights = self.evidence.copied(), torch.cat([self.weights, weights])
         new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
         new.train_targets = torch.cat([self.train_targets, y])
         new._count(first=self.num_rows)
@@ -535,12 +539,14 @@ class CandidatesModel(MomentsModel):
         columns = self.train_inputs[0].shape[-1]
         return self._with_rows(check_matrix("X", check_double("X", X), num_columns=columns), None)
 
-    def _with_rows(self, X: Tensor, y: Tensor | None) -> CandidatesModel:
+    def _with_rows(
+        self, X: Tensor, y: Tensor | None, row_noise: Tensor | None = None
+    ) -> CandidatesModel:
         new = copy.copy(self)
         for name in ("members", "_groups_of_members"):
             new.__dict__.pop(name, None)
         with torch.no_grad():
-            new._rows = self._rows.with_rows(self._encoder(X), y)
+            new._rows = self._rows.with_rows(self._encoder(X), y, row_noise)
         return new
 
     def member(self, index: int) -> Any:
@@ -549,7 +555,9 @@ class CandidatesModel(MomentsModel):
         Args:
             index: The entry, from 0.
         """
-        return self.recipe.candidates[index](self.train_inputs[0], self.train_targets.unsqueeze(-1))
+        builder, given = self.recipe.candidates[index].builder(seed=0), self.train_inputs[0]
+        weights = None if bool((self.weights == 1.0).all()) else self.weights
+        return builder(given, self.train_targets.unsqueeze(-1), weights)
 
     @classmethod
     def from_models(
@@ -636,26 +644,25 @@ class CandidatesBuilder:
         self._recipe = recipe
         self._last: CandidatesModel | None = None
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
-        """Build the model, as the recipe does up to rounding.
-
-        Args:
-            X: ``n x d`` inputs in the order in which their outcomes arrived.
-            Y: ``n x 1`` outcomes.
-        """
+    def __call__(self, X: Tensor, Y: Tensor, weights: Tensor | None = None) -> CandidatesModel:
+        """Build the model, as the recipe does up to rounding; see :class:`CandidatesModel`."""
         last, n = self._last, 0 if self._last is None else self._last.num_rows
+        weights = torch.ones_like(Y[:, 0]) if weights is None else weights
         if last is None or not (
             torch.equal(last.train_inputs[0], X[:n])
             and torch.equal(last.train_targets, Y[:n].squeeze(-1))
+            and torch.equal(last.weights, weights[:n])
         ):
-            last = self._recipe(X, Y)
+            last = self._recipe(X, Y, weights)
         elif n < len(X):
-            last = last.condition_on_observations(X[n:], Y[n:])
+            last = last.condition_on_observations(X[n:], Y[n:], weights[n:])
         self._last = last
         return last
 
 
-def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[Tensor, Tensor]:
+def _check_rows(
+    X: Tensor, Y: Tensor, weights: Tensor | None, num_columns: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     X = check_matrix("train_X", check_double("train_X", X), num_columns=num_columns)
     Y = check_finite("train_Y", check_double("train_Y", Y))
     if Y.shape != (len(X), 1):
@@ -663,4 +670,5 @@ def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[T
             f"train_X has shape {tuple(X.shape)} and train_Y {tuple(Y.shape)}; they must be n x d "
             "and n x 1. A vector y becomes train_Y with y.unsqueeze(-1)."
         )
-    return X.detach().clone(), Y.detach().clone()
+    weights = torch.ones_like(Y[:, 0]) if weights is None else weights
+    return X.detach().clone(), Y.detach().clone(), check_weights("weights", weights, Y, "train_Y")

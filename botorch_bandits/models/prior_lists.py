@@ -231,14 +231,9 @@ class DefaultCandidates:
         """
         return _listed(self, self.scales(outcomes))
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
-        """Build the model.
-
-        Args:
-            X: ``n x d`` inputs in the order in which their outcomes arrived.
-            Y: ``n x 1`` outcomes.
-        """
-        return self.list_of(Y)(X, Y)
+    def __call__(self, X: Tensor, Y: Tensor, weights: Tensor | None = None) -> CandidatesModel:
+        """Build the model; see :class:`.CandidatesModel` for arguments and errors."""
+        return self.list_of(Y)(X, Y, weights)
 
 
 @lru_cache(maxsize=8)

@@ -41,9 +41,12 @@ def normal(y: float, mean: float, variance: float) -> float:
 
 
 def predict(
-    X: Array, y: Any, x: Array, kernel: KernelFunction | None = None, noise: float = 0.01
+    X: Array, y: Any, x: Array, kernel: KernelFunction | None = None, noise: Any = 0.01
 ) -> tuple[float, float]:
-    """Mean and variance of the function at one point; Matern 5/2 by default."""
+    """Mean and variance of the function at one point; Matern 5/2 by default.
+
+    The noise variance is one number, or one for each row.
+    """
     kernel = matern52() if kernel is None else kernel
     prior = float(kernel(x[None], x[None])[0, 0])
     if len(y) == 0:

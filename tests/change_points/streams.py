@@ -26,7 +26,8 @@ def assert_tests_as(stream, loop, keep="since_change", num_skipped=0):
     for n, (query, outcome) in enumerate(
         zip(loop.history.queries, loop.history.outcomes, strict=True)
     ):
-        test = stream.observe(query.x, outcome.reward)
+        weight = outcome.weight(stream.noise)
+        test = stream.tell(stream.issue(query.x), outcome.reward, weight=weight)
         if n < num_skipped:
             assert test is None
             continue

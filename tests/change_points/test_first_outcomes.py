@@ -10,7 +10,6 @@ import torch
 from models.textbook import line
 
 from botorch_bandits import (
-    AdditiveEpochs,
     Arms,
     BanditLoop,
     Box,
@@ -86,8 +85,3 @@ def test_as_candidates_beside_another_model() -> None:
     model_too = build()
     play(model_too, 3)
     assert not model_too.change_tests  # nothing is tested without a list
-
-
-def test_what_does_not_go_together_says_why() -> None:
-    with pytest.raises(ValueError, match="one noise variance"):
-        build(constraints=AdditiveEpochs(1, 4), acquisition=None)

@@ -51,11 +51,11 @@ def covariance(fact, X, Z):
     return scale * correlation(smoothness, np.array(lengthscale), X, Z)
 
 
-def dense(fact, X, y, x):
+def dense(fact, X, y, x, weights):
     noise, mean = fact[3:]
     if not len(X):
         return mean, covariance(fact, x[None], x[None])[0, 0]
-    noisy = covariance(fact, X, X) + noise * np.eye(len(X))
+    noisy = covariance(fact, X, X) + np.diag(noise / weights)
     k = covariance(fact, X, x[None])[:, 0]
     solved = np.linalg.solve(noisy, np.stack([y - mean, k], axis=1))
     return mean + k @ solved[:, 0], covariance(fact, x[None], x[None])[0, 0] - k @ solved[:, 1]
@@ -64,12 +64,13 @@ def dense(fact, X, y, x):
 @pytest.mark.parametrize("noise", [1e-4, 1e-2, 1e2])
 @pytest.mark.parametrize("num_points", [7, None])
 def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise):
-    """Rows come in any order, alone or several at once, and may repeat; a start is dropped."""
+    """Rows come in any order, alone or several, with weights, and repeat; a start is dropped."""
     priors, facts = listed_priors(noise)
     random, num_rows = np.random.default_rng(3), 120
     points = random.random((num_points or num_rows, 2))
     played = random.integers(7, size=num_rows) if num_points else np.arange(num_rows)
     X, Y = points[played], random.standard_normal((num_rows, len(priors)))
+    weights = random.choice([0.3, 1.0, 7.0], num_rows)
     suffixes, starts, rows, waiting, block = Suffixes(priors, 2), [], [], [], []
     for query in range(1, num_rows):
         starts += [query] if query in (6, 15, 40, 70) else []
@@ -82,13 +83,13 @@ def test_each_suffix_predicts_as_a_dense_posterior_of_its_rows(num_points, noise
         if random.random() < 0.3:
             continue
         x = torch.as_tensor(X[block])
-        means, variances = suffixes.observe(x, Y[block], block, starts)
+        means, variances = suffixes.observe(x, Y[block], block, starts, weights[block])
         assert means.shape == variances.shape == (len(block), 1 + len(starts), len(priors))
         for b, now in enumerate(block):
             for i, start in enumerate([0, *starts]):
                 mine = [row for row in rows if row >= start]
                 for j in range(query % 5, len(facts), 5) if start <= now else ():
-                    mean, variance = dense(facts[j], X[mine], Y[mine, j], X[now])
+                    mean, variance = dense(facts[j], X[mine], Y[mine, j], X[now], weights[mine])
                     # outcomes that the prior does not explain are divided by the noise
                     scale = max(1.0, 1e-3 / noise)
                     assert means[b, i, j] == pytest.approx(mean, abs=1e-8 * scale)

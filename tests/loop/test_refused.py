@@ -477,20 +477,18 @@ TOLD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
             ({"feedback": Censored(-3.0, 6.0, max_delay=3)}, "feedback=Censored"),
             ({"restart": ChangePointRestart(detector=DETECTOR, exploration=0.1)},
              "restart=ChangePointRestart"),
-            ({"restart": EvidenceRestart()}, "restart=EvidenceRestart"),
             ({"acquisition": igp(information_gain=WaterFillingGain(torch.eye(6).double(), 0.04))},
              "information_gain= bounds the gain"),
             ({"model": LEARNED}, "refit_every=3"),
             ({"model": function_of_the_users}, "function of inputs and outcomes"),
             ({"model": OwnIdea([[0.0], [1.0]])}, "OwnIdea, a function of inputs"),
-            ({"model": LIST, "acquisition": WIDTH}, "list"),
         )
         for given in ({"count": 5}, {"noise": 0.1})
     ),
+    ({"model": LIST, "acquisition": WIDTH}, {"noise": 0.1}, ValueError, "2 different noise"),
+    ({"restart": EvidenceRestart(candidates=LIST)}, {"noise": 0.1}, ValueError, "2 different"),
     ({"model": None, "acquisition": None, "domain": BOX}, {"noise": 0.1}, ValueError,
      "a mean with count="),
-    ({"acquisition": WEIGHED, "constraints": SEPARATE}, {"constraints": [0.1], "noise": 0.5},
-     ValueError, "variance of the reward's noise alone"),
     ({"model": None, "constraints": FRESH}, {"constraints": [0.0], "count": 3}, ValueError,
      "models="),
     # constraint values

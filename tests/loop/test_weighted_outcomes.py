@@ -20,6 +20,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesUpperConfidenceBound,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -77,13 +78,18 @@ ACQUISITIONS = {
     "DMM": DMMUpperConfidenceBound.with_options(**BOUNDS),
     "EI": LogExpectedImprovement.with_options(augmented=True),
     "GP-TS": GPThompsonSampling.with_options(**BOUNDS),
+    "list": CandidatesUpperConfidenceBound.with_options(width=2.0, delta=0.1),
 }
+LISTED = BanditGP.with_candidates(
+    [MODEL, BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.7)]
+)
 
 
 @ON_DOMAINS
 @pytest.mark.parametrize("name", ACQUISITIONS)
 def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> None:
-    means, singles = (build(domain, ACQUISITIONS[name]) for _ in range(2))
+    model = LISTED if name == "list" else MODEL
+    means, singles = (build(domain, ACQUISITIONS[name], model=model) for _ in range(2))
     normal = torch.Generator().manual_seed(4)
     for t, x in enumerate(points_of(domain, 9)):
         outcomes = torch.randn((1, 3, 8)[t % 3], dtype=torch.float64, generator=normal)

@@ -6,6 +6,7 @@ import math
 import pickle
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,21 +59,33 @@ def settings(
     ]
 
 
+REPEATS = double([1.0, 20.0, 0.3] * 3 + [1.0] * 141)
+"""The weights of rows."""
+
+
+def built(recipe: CandidatesRecipe, X: Tensor, y: Tensor) -> CandidatesModel:
+    return recipe(X, y.unsqueeze(-1), REPEATS[: len(y)])
+
+
 def textbook(
-    entry: tuple[float, Any, float, float, float], X: Tensor, y: Tensor, points: Tensor
+    entry: tuple[float, Any, float, float, float],
+    X: Tensor,
+    y: Tensor,
+    points: Tensor,
+    repeats: Tensor = REPEATS,
 ) -> tuple[Tensor, Tensor]:
     nu, length, scale, noise, mean = entry
     kernel = KINDS[nu](double(length), scale)
     if len(X) == 0:
         return torch.full((len(points),), mean, dtype=torch.float64), kernel(points, points)
-    found, covariance = posterior(kernel, X, y - mean, noise, points)
+    found, covariance = posterior(kernel, X, y - mean, noise / repeats[: len(X)], points)
     return found + mean, covariance
 
 
 def log_likelihood(entry: tuple[float, Any, float, float, float], X: Tensor, y: Tensor) -> float:
     """The joint density of all outcomes at once, not one after the other."""
     nu, length, scale, noise, mean = entry
-    covariance = KINDS[nu](double(length), scale)(X, X) + noise * torch.eye(len(X)).double()
+    covariance = KINDS[nu](double(length), scale)(X, X) + (noise / REPEATS[: len(X)]).diag()
     residual = y - mean
     fit = residual @ torch.linalg.solve(covariance, residual)
     return float(-0.5 * (fit + torch.logdet(covariance) + len(X) * math.log(2.0 * math.pi)))
@@ -113,7 +126,7 @@ def expected_evidence(X: Tensor, y: Tensor) -> Tensor:
 
 def test_evidence_is_that_of_joint_densities(recipe: CandidatesRecipe) -> None:
     X, y = rows(9)
-    evidence = recipe(X, y.unsqueeze(-1)).evidence
+    evidence = built(recipe, X, y).evidence
     expected = expected_evidence(X, y)
     close(evidence.path, expected)
     close(evidence.log_evidence_against, expected[-1])
@@ -145,7 +158,7 @@ def close(found: Any, expected: Any, atol: float = 1e-8) -> None:
 def test_moments_bounds_and_mixture(recipe: CandidatesRecipe, num_rows: int) -> None:
     X, y = rows(num_rows)
     points = uniform(5, 2, seed=3)
-    model, groups = recipe(X, y.unsqueeze(-1)), recipe.groups
+    model, groups = built(recipe, X, y), recipe.groups
     assert (recipe.num_candidates, len(groups)) == (48, 24)  # scales share a factor
     means, variances = all_moments(X, y, points)
     moments = model.group_moments(points)
@@ -171,7 +184,7 @@ def test_moments_bounds_and_mixture(recipe: CandidatesRecipe, num_rows: int) -> 
 def test_hallucinated_rows_are_no_evidence(recipe: CandidatesRecipe) -> None:
     X, y = rows(9)
     points, pending = uniform(4, 2, seed=3), uniform(2, 2, seed=5)
-    model = recipe(X, y.unsqueeze(-1))
+    model = built(recipe, X, y)
     seen = model.hallucinated(pending)
     assert (seen.evidence.path == model.evidence.path).all()
     mean, variance = seen.group_moments(points)
@@ -195,7 +208,7 @@ def player_of_list(recipe: CandidatesRecipe, choices: Tensor, draws: bool = Fals
 
 def rows_on_arms(arms: list[int], outcomes: list[float]) -> Rows:
     Y = double(outcomes).reshape(-1, 1)
-    return Rows(torch.tensor(arms, dtype=torch.long), Y, torch.ones(len(arms)).double())
+    return Rows(torch.tensor(arms, dtype=torch.long), Y, 1.0 / REPEATS[: len(arms)])
 
 
 def test_arms_agree_with_the_model_through_every_form_of_the_posterior() -> None:
@@ -211,7 +224,7 @@ def test_arms_agree_with_the_model_through_every_form_of_the_posterior() -> None
     for count in (1, 5, 64, 65, 100, 150):
         told = rows_on_arms(played[:count], outcomes[:count])
         posterior = player.condition(told)
-        model = recipe(choices[played[:count]], double(outcomes[:count]).unsqueeze(-1))
+        model = built(recipe, choices[played[:count]], double(outcomes[:count]))
         known = model.evidence.log_evidence_against
         close(player.evidence.log_evidence_against, known)
         mean, variance = model.group_moments(choices)
@@ -219,7 +232,8 @@ def test_arms_agree_with_the_model_through_every_form_of_the_posterior() -> None
         close(posterior.variance, variance)
     waiting = [3, 3, 17]
     at_once = model.hallucinated(choices[waiting])
-    seen = player.look(151, told, pending=rows_on_arms(waiting, [0.0] * 3))
+    pending = replace(rows_on_arms(waiting, [0.0] * 3), noise=torch.ones(3).double())
+    seen = player.look(151, told, pending=pending)
     rule: Any = player.rule
     in_force = model.evidence.in_force(rule.widths.level)
     bounds = recipe.groups.bounds(*at_once.group_moments(choices), 2.0, in_force)
@@ -254,7 +268,7 @@ def test_first_outcomes_can_be_left_out_of_the_evidence() -> None:
     priors = candidate_grid([0.2, [0.3, 0.6]], [0.01], [1.0])
     X, y = rows(8)
     later = BanditGP.with_candidates(priors, num_skipped=3)
-    evidence = later(X, y.unsqueeze(-1)).evidence
+    evidence = built(later, X, y).evidence
     assert evidence.num_outcomes == 5
     entries = [(2.5, 0.2, 1.0, 0.01, 0.0), (2.5, [0.3, 0.6], 1.0, 0.01, 0.0)]
     # the density of the later outcomes given the first three
@@ -312,7 +326,7 @@ def test_a_refuted_list_is_told() -> None:
 
 def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecipe) -> None:
     X, y = rows(9)
-    model = recipe(X, y.unsqueeze(-1))
+    model = built(recipe, X, y)
     shares = torch.bincount(torch.tensor(model.members), minlength=48) / NUM_MEMBERS
     assert len(model.members) == NUM_MEMBERS
     assert float(abs(shares.numpy() - model.evidence.posterior_weights).max()) < 1.0 / NUM_MEMBERS
@@ -358,7 +372,7 @@ def test_a_list_of_own_models_is_the_same_list() -> None:
         close(found, expected)
     member = own.condition_on_observations(X[:1], y[:1].unsqueeze(-1)).member(1)
     entry = (2.5, 0.6, 1.0, 0.1, 0.0)
-    mean, _ = textbook(entry, torch.cat([X, X[:1]]), torch.cat([y, y[:1]]), points)
+    mean, _ = textbook(entry, X[[*range(8), 0]], y[[*range(8), 0]], points, torch.ones(9))
     found = member.posterior(points).mean.squeeze(-1)
     close(found, mean, 1e-6)
 
@@ -474,8 +488,9 @@ def test_a_builder_returns_a_function_of_the_rows_alone(recipe: CandidatesRecipe
     X, y = rows(150)
     live, points = recipe.builder(), uniform(5, 2, seed=3)
     changed = torch.cat([y[:3], y[3:4] + 1.0, y[4:]])
-    for num_rows, told in [(n, y) for n in (0, 1, 64, 65, 130, 129, 150)] + [(150, changed)]:
-        given = X[:num_rows], told[:num_rows].unsqueeze(-1)
+    cases = [(n, y, REPEATS) for n in (0, 1, 5, 65, 130, 129, 150)]
+    for num_rows, told, repeats in [*cases, (150, changed, REPEATS), (150, y, REPEATS.flip(0))]:
+        given = X[:num_rows], told[:num_rows].unsqueeze(-1), repeats[:num_rows]
         model, at_once = live(*given), recipe(*given)
         for ours, dense in zip(
             model.group_moments(points), at_once.group_moments(points), strict=True
