@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from botorch.test_functions.synthetic import (
     Levy,
     Michalewicz,
     Rosenbrock,
+    Shekel,
     SyntheticTestFunction,
 )
 from torch import Tensor
@@ -457,6 +458,88 @@ def negative_error(**values: Any) -> float:
     return float(scores.mean())
 
 
+def langermann(x: Tensor) -> Tensor:
+    """Return the Langermann function of two coordinates in [0, 10], to be maximized."""
+    centers = x.new_tensor([[3.0, 5.0], [5.0, 2.0], [2.0, 1.0], [1.0, 4.0], [7.0, 9.0]])
+    weights = x.new_tensor([1.0, 2.0, 5.0, 2.0, 3.0])
+    squared = (x - centers).square().sum(-1)
+    return (weights * torch.exp(-squared / math.pi) * torch.cos(math.pi * squared)).sum()
+
+
+def gramacy_lee(x: Tensor) -> Tensor:
+    """Return minus the function of Gramacy and Lee (2012) of a number in [0.5, 2.5]."""
+    (u,) = x
+    return -(torch.sin(10.0 * math.pi * u) / (2.0 * u) + (u - 1.0) ** 4)
+
+
+def ellipsoid(x: Tensor) -> Tensor:
+    """Return minus a sum of squares around .3, whose weights range from 1 to 1e4."""
+    return -(torch.logspace(0.0, 4.0, len(x), dtype=x.dtype) * (x - 0.3).square()).sum()
+
+
+def mixture(dim: int) -> Callable[[Tensor], Tensor]:
+    """Return a mixture of ten Gaussian bumps in the unit cube; the first is the largest.
+
+    Args:
+        dim: The number of coordinates.
+    """
+    source = generator(dim, 0, "mixture of the league")
+    centers = 0.15 + 0.7 * torch.rand(10, dim, dtype=torch.float64, generator=source)
+    widths = 0.1 * math.sqrt(dim) * (0.75 + torch.rand(10, dtype=torch.float64, generator=source))
+    heights = torch.cat([centers.new_ones(1), centers.new_full((9,), 0.6)])
+
+    def value(x: Tensor) -> Tensor:
+        squared = (x - centers).square().sum(-1) / widths.square()
+        return (heights * torch.exp(-0.5 * squared)).amax()
+
+    return value
+
+
+@dataclass(frozen=True)
+class OfArray:
+    """A function of an array as a function of values by name."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, **values: float) -> float:
+        """Return the value."""
+        return float(self.function(torch.tensor(list(values.values()), dtype=torch.float64)))
+
+
+def of_array(
+    name: str,
+    function: Callable[[Tensor], Tensor],
+    sides: Sequence[tuple[float, float]],
+    optimum: float,
+) -> Situation:
+    """Return a problem on a box that is played where it is named.
+
+    Args:
+        name: As the command line has it.
+        function: The function to maximize.
+        sides: The box, one ``(low, high)`` pair a dimension.
+        optimum: The largest value.
+    """
+    parameters = tuple(Parameter(f"x{i}", *side) for i, side in enumerate(sides))
+    return still(name, parameters, lambda: OfArray(function), optimum, is_core=False)
+
+
+def shekel(shift: int) -> Situation:
+    """Return Shekel's function with ten peaks on a box that is shifted by at most 2 each way.
+
+    Args:
+        shift: The number of the shift; 0 for none.
+    """
+    source = generator(shift, 0, "shift of the league")
+    moved = (4.0 * torch.rand(4, dtype=torch.float64, generator=source) - 2.0).tolist()
+    sides = [(low, low + 10.0) for low in (moved if shift else [0.0] * 4)]
+    make = partial(Shekel, negate=True, bounds=sides)
+    return synthetic(f"shekel4-{shift}", make, sides, SHEKEL_OPTIMUM, is_core=False)
+
+
+SHEKEL_OPTIMUM = 10.536443153052808
+"""The largest value of Shekel's function with ten peaks; published as 10.5364."""
+
 REFERENCES: dict[str, float] = {
     "svm": 0.9841794752367644,
     "svr": -53.38733410954999,
@@ -548,6 +631,29 @@ PROBLEMS: dict[str, Situation] = {
             lambda: Remembered(negative_log_loss),
             REFERENCES["mlp"],
             smallest_regret=1e-5,
+            is_core=False,
+        ),
+        # many peaks, or scales that differ: where a search may be stuck
+        *(shekel(shift) for shift in range(5)),
+        of_array("langermann2", langermann, [(0.0, 10.0)] * 2, 5.162126159963983),
+        of_array("gramacy-lee1", gramacy_lee, [(0.5, 2.5)], 0.8690111349895002),
+        of_array("ellipsoid6", ellipsoid, [(-1.0, 1.0)] * 6, 0.0),
+        of_array("mixture2", mixture(2), [(0.0, 1.0)] * 2, 1.0),
+        of_array("mixture4", mixture(4), [(0.0, 1.0)] * 4, 1.0),
+        of_array("mixture8", mixture(8), [(0.0, 1.0)] * 8, 1.0),
+        synthetic(
+            "michalewicz2",
+            lambda: Michalewicz(dim=2, negate=True),
+            [(0.0, math.pi)] * 2,
+            1.801303410098554,
+            is_core=False,
+        ),
+        synthetic(
+            "noisy-hartmann3",
+            lambda: Hartmann(dim=3, negate=True),
+            [(0.0, 1.0)] * 3,
+            3.8627798609743063,
+            noise_std=0.1,
             is_core=False,
         ),
     )
