@@ -20,7 +20,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
-from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from torch import Tensor
 
 from botorch_bandits.bounds import (
@@ -53,8 +52,9 @@ from botorch_bandits.optim import (
     ToBox,
     Whole,
     gen_candidates_batched,
+    maximize_mixed,
 )
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 
 __all__ = [
     "TIE_TOLERANCE",
@@ -235,6 +235,28 @@ class Domain(ABC):
         """Return all points if they are few enough to evaluate all, as arms are; otherwise None."""
         return None
 
+    def even_point(self, index: int, seed: int) -> Tensor:
+        """Return a point of a sequence that covers the set evenly, or of uniform draws.
+
+        Args:
+            index: The place in the sequence, from 0.
+            seed: The seed of the sequence.
+
+        Returns:
+            ``d`` coordinates.
+        """
+        return self.sample(1, generator(seed, index, "even")).squeeze(0)
+
+    def instead_of(self, x: Tensor, seed: int) -> Arms:
+        """Return points among which to look for another one than a given one.
+
+        Args:
+            x: The point, ``d`` coordinates.
+            seed: The seed of the points that are drawn if not all can be listed.
+        """
+        draws = self.sample(FEW_POINTS, generator(seed, 0, "instead"))
+        return Arms(torch.unique(draws, dim=0))
+
     def facts(self) -> dict[str, Any]:
         """Return what an acquisition function may need to know, by the name of its option."""
         return {"dim": self.dim}
@@ -404,6 +426,10 @@ class Arms(Domain):
 
     def few_points(self) -> Arms:
         """Return the set itself, whatever its size."""
+        return self
+
+    def instead_of(self, x: Tensor, seed: int) -> Arms:
+        """Return the set itself; see :meth:`Domain.instead_of`."""
         return self
 
     def facts(self) -> dict[str, Any]:
@@ -676,6 +702,27 @@ class Box(Domain):
             raise ValueError("what is left of the box violates its constraints.")
         return Arms(points)
 
+    def even_point(self, index: int, seed: int) -> Tensor:
+        """Return a point of a scrambled Sobol sequence; a uniform draw under constraints."""
+        if self.feasible is not None:
+            return super().even_point(index, seed)
+        scrambled = derive_seed(seed, 0, "even") % 2**31
+        sobol = torch.quasirandom.SobolEngine(self.dim, scramble=True, seed=scrambled)
+        unit = sobol.fast_forward(index).draw(1, dtype=self.bounds.dtype).squeeze(0)
+        # the draw may be 1, which is outside of the grid of a discrete dimension
+        return self.coordinates.from_unit(unit.clamp_max(1.0 - 2.0**-53).to(self.bounds.device))
+
+    def instead_of(self, x: Tensor, seed: int) -> Arms:
+        """Return all points if they are few; otherwise draws, half of them changes of the point."""
+        if (few := self.few_points()) is not None:
+            return few
+        draws = super().instead_of(x, seed).choices
+        # of the coordinates of a change, each is that of the point or that of a draw
+        stays = torch.rand(draws.shape, generator=generator(seed, 0, "stays")) < 0.5
+        stays[::2] = False
+        points = torch.unique(torch.where(stays.to(x.device), x, draws), dim=0)
+        return Arms(points if self.feasible is None else points[self.feasible.contains(points)])
+
     @property
     def volume(self) -> float:
         """The product of the side lengths; a discrete dimension counts the number of its values.
@@ -694,14 +741,14 @@ class Box(Domain):
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
         return self.coordinates.from_unit(uniform.to(self.bounds.device))
 
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0912, PLR0915 - one search after the other, as long as a bound is missed
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:  # noqa: C901, PLR0915 - one search after the other, as long as a bound is missed
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without discrete dimensions, this is ``optimize_acqf``. With at most 16 combinations of
-        discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise
-        ``optimize_acqf_mixed_alternating``. At most 1000 points are all evaluated. An acquisition
-        function with a tensor ``choices`` can be evaluated only at these points, and is maximized
-        over those that are in the box. Local searches are those of
+        discrete values, it is ``optimize_acqf_mixed`` over all of them, otherwise a local search by
+        turns in the discrete and in the continuous dimensions. At most 1000 points are all
+        evaluated. An acquisition function with a tensor ``choices`` can be evaluated only at these
+        points, and is maximized over those that are in the box. Local searches are those of
         :func:`~botorch_bandits.gen_candidates_batched` where BoTorch takes them. An acquisition
         function with an ``X_baseline`` is also evaluated near the best of these points,
         as often as at random points. Under constraints, it is ``optimize_acqf`` with these
@@ -733,36 +780,37 @@ class Box(Domain):
             scale = ValueScale()
         else:
             acquisition = InUnits(acquisition, *scale)
-        fixed, values = self.coordinates.held, self._discrete_values()
-        unordered, draws = self.unordered_dims, derive_seed(seed, 0, "maximize")
+        fixed, grids = self.coordinates.held, self.coordinates.grids
+        draws = derive_seed(seed, 0, "maximize")
         if self.feasible is not None:
-            search = Search(self.feasible, values, self.num_restarts, self.raw_samples)
+            search = Search(self.feasible, self.num_restarts, self.raw_samples)
             source = torch.Generator().manual_seed(draws % 2**63)
             with _searching(draws):
                 x, found = search.maximize(acquisition, source, rows)
             return x, scale.offset + scale.unit * found
-        is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
+        if math.prod(grid.count for grid in grids.values()) > LARGEST_MIXED:
+            with _searching(draws):
+                starts = self._starts(acquisition, rows)
+                x, found = maximize_mixed(acquisition, starts, self.coordinates)
+            return x, scale.offset + scale.unit * found
         bounds, to_box = self.bounds, None
-        if near and not is_mixed:
+        if near:
             common["options"] |= near
-        if is_mixed or self.dim > MAXIMUM_DIMENSION:  # BoTorch's searches ignore side lengths
-            to_box = self._cube(values)
+        if self.dim > MAXIMUM_DIMENSION:  # BoTorch's searches ignore side lengths
+            to_box = self._cube(grids)
         if to_box is not None:
             acquisition = InUnits(acquisition, to_box=to_box)
             bounds = to_box.inverse(self.bounds)
-        if len(values) < len(self.coordinates.grids):  # the others are searched as intervals
-            common["post_processing_func"] = (
-                self.coordinates.snap
-                if to_box is None
-                else lambda X: to_box.inverse(self.coordinates.snap(to_box(X)))
-            )
         with _searching(draws):
-            if not values:
+            if not grids:
                 common |= {"fixed_features": fixed or None, **own}
                 candidate, value = optimize_acqf(acquisition, bounds, **common)
-            elif not is_mixed:
-                combinations = itertools.product(*values.values())
-                grid = [{**fixed, **dict(zip(values, each, strict=True))} for each in combinations]
+            else:
+                values = (grid.values() for grid in grids.values())
+                grid = [
+                    {**fixed, **dict(zip(grids, each, strict=True))}
+                    for each in itertools.product(*values)
+                ]
                 if near:  # each combination has starting points near the best
                     # a share of each of the searches, which together take twice the usual
                     own["num_restarts"] = max(2, -(-2 * self.num_restarts // len(grid)))
@@ -770,19 +818,36 @@ class Box(Domain):
                 candidate, value = optimize_acqf_mixed(
                     acquisition, bounds, fixed_features_list=grid, **{**common, **own}
                 )
-            else:
-                candidate, value = optimize_acqf_mixed_alternating(
-                    acquisition,
-                    bounds,
-                    discrete_dims={i: v for i, v in values.items() if i not in unordered},
-                    cat_dims={i: v for i, v in values.items() if i in unordered},
-                    fixed_features=fixed or None,
-                    **common,
-                )
         candidate = candidate.detach().reshape(self.dim)
         candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
         return self.coordinates.snap(candidate), found
+
+    def _starts(self, acquisition: AcquisitionFunction, rows: Tensor | None) -> Tensor:
+        """Return starting points of a mixed search: the best of uniform draws, and of changed rows.
+
+        Args:
+            acquisition: The function to maximize.
+            rows: ``n x d`` points near which it may be largest, or None.
+        """
+        uniform = torch.rand(self.raw_samples, self.dim, dtype=self.bounds.dtype)
+        draws = self.coordinates.from_unit(uniform.to(self.bounds.device))
+        sets = [draws]
+        if rows is not None and len(rows):
+            grids = self.coordinates.grids
+            around = rows[torch.randint(len(rows), (len(draws),))]
+            around = around + NEAR * self.coordinates.sides * torch.randn_like(draws)
+            # of the discrete coordinates, each is replaced with the same probability
+            redrawn = torch.rand_like(draws) < 1.0 / len(grids)
+            redrawn[:, [i for i in range(self.dim) if i not in grids]] = False
+            sets.append(self.coordinates.snap(torch.where(redrawn, draws, around)))
+        best = []
+        for points in sets:
+            with torch.no_grad():
+                values = acquisition(points.unsqueeze(-2)).nan_to_num(nan=-math.inf)
+            most = min(-(-self.num_restarts // len(sets)), len(points))
+            best.append(points[values.topk(most).indices])
+        return torch.cat(best)
 
     def in_context(self, context: Tensor) -> Box:
         coordinates = self.coordinates.behind(context)
@@ -798,7 +863,8 @@ class Box(Domain):
             low, high = self.bounds[:, i].tolist()
             if not low <= value <= high:
                 raise ValueError(
-                    f"{name}[{i}] is {value}, outside [{low}, {high}]. Clamp it or widen the box."
+                    f"{name}[{i}] is {value}, outside [{low}, {high}]. Widen the box, or leave the "
+                    "point out; an outcome that was measured there is not that of the bound."
                 )
             if i in self.integer_dims and value != round(value):
                 raise ValueError(f"{name}[{i}] is {value}; this dimension takes whole numbers.")
@@ -820,25 +886,12 @@ class Box(Domain):
             return None
         return ToBox(low, side)
 
-    def _discrete_values(self) -> dict[int, list[float]]:
-        """Return the values of discrete dimensions, except those with too many."""
-        return {
-            i: grid.values()
-            for i, grid in self.coordinates.grids.items()
-            if grid.count <= LARGEST_LISTED or not grid.has_order
-        }
-
 
 FEW_POINTS = 1000
 """With at most this many points in all, each of them is evaluated."""
 
 LARGEST_MIXED = 16
 """With at most this many combinations of discrete values, the rest is optimized for each."""
-
-LARGEST_LISTED = 100_000
-"""A discrete dimension with more values is searched as an interval and rounded at the end. BoTorch
-does the same from 21 values on, but keeps a list of them."""
-
 
 NEAR = 0.02
 """Standard deviation of starting points around the best points, in sides of the box."""

@@ -30,7 +30,7 @@ from botorch_bandits.checks import (
     is_list,
     name_of,
 )
-from botorch_bandits.optim import Coordinates
+from botorch_bandits.optim import Coordinates, neighbors
 
 INEQUALITY, EQUALITY = 1e-9, 1e-7
 """How far a point may miss a linear constraint, as a share of the range of its sum on the box."""
@@ -413,24 +413,39 @@ class FeasibleSet:
                     "values, so that a uniform draw hardly ever meets it. Solve it for one "
                     "dimension and leave that out, or use Arms of the feasible points."
                 )
-        one, other = self.sample(2, torch.Generator().manual_seed(0))
-        free = self.coordinates.free
-        if not free:
-            return
-        if bool(((one - other).abs() <= LEAST_ROOM * self.coordinates.sides)[free].all()):
+        if self.only_point() is not None:
             raise ValueError(
                 "inequality_constraints and equality_constraints leave no room: wherever they "
                 "hold, a continuous dimension is at its bound or an inequality is an equality. "
                 "Write such an inequality as equality_constraints, and leave out dimensions that "
                 "are then fixed."
             )
-        for condition in self.nonlinear:
+        one = self.sample(1, torch.Generator().manual_seed(0)).squeeze(0)
+        for condition in self.nonlinear if self.coordinates.free else ():
             if not (condition.takes_rows or condition.has_gradient(one)):
                 raise ValueError(
                     f"{name_of(condition.function)} of {condition.name} has no gradient, which "
                     "searches on continuous dimensions need. Compute it from the point in PyTorch, "
                     "without float(), .numpy() or comparisons; or use Arms of feasible points."
                 )
+
+    def only_point(self) -> Tensor | None:
+        """Return the point if the set leaves no room to a continuous dimension; otherwise None.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        free = self.coordinates.free
+        one, other = self.sample(2, torch.Generator().manual_seed(0))
+        if not free or bool(
+            ((one - other).abs() > LEAST_ROOM * self.coordinates.sides)[free].any()
+        ):
+            return None
+        matrix, rhs, _ = (part[self._is_equality] for part in self.rows)
+        if len(matrix):  # the walk misses an equality by rounding
+            matrix, missing = matrix[:, free], rhs - matrix @ one
+            one[free] = one[free] + torch.linalg.pinv(matrix) @ missing
+        return one
 
     def _of_free(self) -> FeasibleSet:
         """Return the continuous dimensions as a set, with the linear constraints on these alone."""
@@ -598,13 +613,11 @@ class Search:
 
     Attributes:
         feasible: The feasible set.
-        values: The values of discrete dimensions.
         num_restarts: The number of local searches.
         raw_samples: The number of points from which their starting points are chosen.
     """
 
     feasible: FeasibleSet
-    values: Mapping[int, Sequence[float]]
     num_restarts: int
     raw_samples: int
 
@@ -626,7 +639,7 @@ class Search:
         found = [(raw[values.argmax()], float(values.max()))]
         found += [self._climb(acquisition, starts) for starts in self._starts(raw, values)]
         best = max(found, key=lambda each: each[1])
-        for _ in range(10 if self.values else 0):
+        for _ in range(10 if self.feasible.coordinates.grids else 0):
             moved = self._step(acquisition, best)
             if moved is None:
                 break
@@ -637,16 +650,15 @@ class Search:
         """Return starting points, grouped by their discrete values."""
         chosen, _ = initialize_q_batch(raw.unsqueeze(-2), values, min(self.num_restarts, len(raw)))
         groups: dict[tuple[float, ...], list[Tensor]] = {}
+        discrete = list(self.feasible.coordinates.grids)
         for row in chosen.squeeze(-2):
-            groups.setdefault(tuple(row[list(self.values)].tolist()), []).append(row)
+            groups.setdefault(tuple(row[discrete].tolist()), []).append(row)
         return [torch.stack(rows) for rows in groups.values()]
 
     def _climb(self, acquisition: AcquisitionFunction, starts: Tensor) -> tuple[Tensor, float]:
         """Return the best end of local searches from points with the same discrete values."""
         feasible, coordinates = self.feasible, self.feasible.coordinates
-        fixed = {*coordinates.held, *self.values}
-        free = [i for i in range(coordinates.dim) if i not in fixed]
-        ends = starts
+        free, ends = coordinates.free, starts
         if free:
             low, side = coordinates.bounds[0, free], coordinates.sides[free]
             inner = _OnFree(starts[0], free, low, side, acquisition)
@@ -670,7 +682,7 @@ class Search:
             searched = inner.whole(found.detach().reshape(len(starts), -1).clamp(0.0, 1.0))
             searched = torch.where(searched.isfinite(), searched, starts)
             ends = torch.cat([feasible.pulled(searched, starts), starts])
-        ends = coordinates.snap(ends)  # also rounds dimensions with too many values to list
+        ends = coordinates.snap(ends)
         ends = ends[feasible.contains(ends)] if len(ends) else ends
         ends = ends if len(ends) else starts
         values = _evaluate(acquisition, ends)
@@ -682,19 +694,7 @@ class Search:
     ) -> tuple[Tensor, float] | None:
         """Return the best result of changing one discrete value, if it is better."""
         x, value = best
-        rows = []
-        for i, known in self.values.items():
-            at = min(range(len(known)), key=lambda k: abs(known[k] - float(x[i])))
-            near = (
-                range(len(known)) if i in self.feasible.coordinates.unordered else (at - 1, at + 1)
-            )
-            for k in near:
-                if 0 <= k < len(known) and k != at:
-                    rows.append(x.clone())
-                    rows[-1][i] = known[k]
-        if not rows:
-            return None
-        X = torch.stack(rows)
+        X = neighbors(x, self.feasible.coordinates.grids)
         X = X[self.feasible.contains(X)]
         if len(X) == 0:
             return None

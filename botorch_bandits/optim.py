@@ -496,6 +496,126 @@ def maximize_locally(
     return np.where(unit == 1.0, high, np.clip(low + side * unit, low, high)), -losses
 
 
+NUM_SWEEPS = 8
+"""The largest number of times that a mixed search changes whole numbers and then the others."""
+
+STEPS_OF_SWEEP = 20
+"""The largest number of steps of the continuous coordinates in one of these, but the last."""
+
+SHARE_KEPT = 0.5
+"""The share of the points, the best ones, that a mixed search keeps after its first sweep."""
+
+
+def maximize_mixed(
+    acquisition: AcquisitionFunction, starts: Tensor, coordinates: Coordinates
+) -> tuple[Tensor, float]:
+    """Climb from starting points by turns in the discrete and in the continuous coordinates.
+
+    The points share each evaluation. In a discrete turn, a point moves to the best of those that
+    differ in one discrete coordinate (:meth:`Whole.changes`), as long as one is better; in a
+    continuous turn, it climbs with the discrete coordinates held
+    (:func:`minimize_on_unit_cube`). The better half of the points goes on after the first two
+    turns. The search ends when the discrete coordinates of no point change any more.
+
+    Args:
+        acquisition: The function to maximize; differentiable.
+        starts: ``k x d`` starting points.
+        coordinates: The coordinates.
+
+    Returns:
+        The best point found, ``d`` coordinates, and its value.
+    """
+    free, points = coordinates.free, starts
+    values = _values_at(acquisition, points)
+    for sweep in range(NUM_SWEEPS):
+        moved, values = _walk(acquisition, points, values, coordinates.grids)
+        stays = sweep > 0 and torch.equal(moved, points)
+        points, steps = moved, MAXIMUM_ITERATIONS if stays else STEPS_OF_SWEEP
+        if free:
+            ends = coordinates.bounds
+            points, values = _climb_among(acquisition, moved, values, ends, free, steps)
+        if stays or not free:
+            break
+        if sweep == 0:
+            kept = values.topk(max(1, math.ceil(SHARE_KEPT * len(values)))).indices
+            points, values = points[kept], values[kept]
+    best = int(values.argmax())
+    return points[best], float(values[best])
+
+
+def _values_at(acquisition: AcquisitionFunction, points: Tensor) -> Tensor:
+    """Return the values at ``k x d`` points; those that are no numbers count as the smallest."""
+    with torch.no_grad():
+        return acquisition(points.unsqueeze(-2)).nan_to_num(nan=-math.inf)
+
+
+def neighbors(x: Tensor, grids: Mapping[int, Whole]) -> Tensor:
+    """Return the points that differ from one in one discrete coordinate; see :meth:`Whole.changes`.
+
+    Args:
+        x: The point, ``d`` coordinates.
+        grids: The values of the discrete coordinates.
+
+    Returns:
+        ``k x d`` points.
+    """
+    changes = [(i, to) for i, grid in grids.items() for to in grid.changes(float(x[i]))]
+    near = x.repeat(len(changes), 1)
+    for row, (i, to) in zip(near, changes, strict=True):
+        row[i] = to
+    return near
+
+
+def _walk(
+    acquisition: AcquisitionFunction,
+    points: Tensor,
+    values: Tensor,
+    grids: Mapping[int, Whole],
+) -> tuple[Tensor, Tensor]:
+    """Move each point to its best neighbor as long as one is better; :func:`maximize_mixed`."""
+    points, values = points.clone(), values.clone()
+    moving = list(range(len(points)))
+    while moving:
+        around = [neighbors(points[j], grids) for j in moving]
+        found = _values_at(acquisition, torch.cat(around)).split([len(near) for near in around])
+        still = []
+        for j, near, seen in zip(moving, around, found, strict=True):
+            best = int(seen.argmax())
+            if float(seen[best]) > float(values[j]) + PROGRESS_TOLERANCE * abs(float(values[j])):
+                points[j], values[j] = near[best], seen[best]
+                still.append(j)
+        moving = still
+    return points, values
+
+
+def _climb_among(
+    acquisition: AcquisitionFunction,
+    points: Tensor,
+    values: Tensor,
+    bounds: Tensor,
+    free: list[int],
+    max_iterations: int,
+) -> tuple[Tensor, Tensor]:
+    """Climb in the coordinates that are free from each point; see :func:`maximize_mixed`."""
+    whole_evaluate = values_and_slopes(acquisition, points.device)
+
+    def evaluate(part: Array, which: Index) -> tuple[Array, Array]:
+        whole = points[torch.from_numpy(which)].cpu()
+        whole[:, free] = torch.from_numpy(part)
+        values, slopes = whole_evaluate(whole.numpy(), which)
+        return values, slopes[:, free]
+
+    start = points[:, free].cpu().numpy()
+    low, high = (np.broadcast_to(end, start.shape) for end in bounds[:, free].cpu().numpy())
+    cheap = has_few_rows(acquisition)
+    found = maximize_locally(evaluate, start, low, high, max_iterations, cheap, len(points))
+    if found is None:
+        return points, values
+    climbed = points.clone()
+    climbed[:, free] = torch.from_numpy(found[0]).to(points)
+    return climbed, torch.from_numpy(found[1]).to(values)
+
+
 class ToBox(NamedTuple):
     """The map from a cube to a box.
 
@@ -587,6 +707,20 @@ class Whole:
             shares: Numbers from 0 to 1, 1 excluded.
         """
         return self.low + torch.floor(shares * self.count)
+
+    def changes(self, value: float) -> list[float]:
+        """Return the values that a local search tries instead of one.
+
+        These are all others without an order, and those at distances of 1, 2, 4, 8, ... with one.
+
+        Args:
+            value: The value.
+        """
+        if not self.has_order:
+            return [other for other in self.values() if other != value]
+        steps = [2**k for k in range(self.count.bit_length())]
+        near = [value + sign * step for step in steps for sign in (-1, 1)]
+        return [other for other in near if self.low <= other <= self.high]
 
     def nearest(self, coordinates: Tensor) -> Tensor:
         """Return the nearest values.

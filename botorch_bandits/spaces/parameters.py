@@ -168,8 +168,8 @@ class Float(Parameter):
         number = _check_real(name, value)
         if not self.low <= number <= self.high:
             raise ValueError(
-                f"parameter {name!r} is {number!r}, outside [{self.low!r}, {self.high!r}]. Clamp "
-                "it or widen the range."
+                f"parameter {name!r} is {number!r}, outside [{self.low!r}, {self.high!r}]. Widen "
+                "the range, or leave the point out."
             )
         return number
 
@@ -253,8 +253,8 @@ class Integer(Parameter):
             )
         if not self.low <= number <= self.high:
             raise ValueError(
-                f"parameter {name!r} is {int(number)}, outside {self.low} to {self.high}. Clamp it "
-                "or widen the range."
+                f"parameter {name!r} is {int(number)}, outside {self.low} to {self.high}. Widen "
+                "the range, or leave the point out."
             )
         return int(number)
 
@@ -283,6 +283,9 @@ class _Logarithms(Whole):
         """
         low, high = math.log10(self.low - 0.5), math.log10(self.high + 0.5)
         return self.nearest(low + (high - low) * shares)
+
+    def changes(self, value: float) -> list[float]:
+        return [math.log10(number) for number in super().changes(round(10.0**value))]
 
     def nearest(self, coordinates: Tensor) -> Tensor:
         numbers = [round(10.0**each) for each in coordinates.reshape(-1).tolist()]

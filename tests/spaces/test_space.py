@@ -153,12 +153,12 @@ def test_numbers_of_numpy_and_whole_floats_are_taken_for_what_they_are() -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"C": 2e3}, r"parameter 'C' is 2000.0, outside \[0.001, 1000.0\]. Clamp it or widen"),
+        ({"C": 2e3}, r"parameter 'C' is 2000.0, outside \[0.001, 1000.0\]. Widen the range"),
         ({"C": "big"}, "parameter 'C' must be one number, got the text 'big'"),
         ({"C": True}, "parameter 'C' is True; pass a number"),
         ({"C": math.nan}, "parameter 'C' is nan; it must be finite"),
         ({"depth": 3.5}, "parameter 'depth' is 3.5; it takes whole numbers. Round it"),
-        ({"depth": 13}, "parameter 'depth' is 13, outside 2 to 12. Clamp it"),
+        ({"depth": 13}, "parameter 'depth' is 13, outside 2 to 12. Widen the range"),
         ({"units": 0}, "parameter 'units' is 0, outside 1 to 300"),
         ({"kernel": "RBF"}, "parameter 'kernel' is 'RBF'; it must be one of 'rbf', 'poly', None"),
         ({"kernel": 1}, "parameter 'kernel' is 1; it must be one of"),  # True is another value
@@ -312,6 +312,15 @@ def test_the_maximum_over_a_mixed_space_is_found(space: Space, center: dict[str,
     again, same = space.maximize(peak(center, space), seed=1)
     assert torch.equal(again, x)
     assert same == value
+
+
+def test_a_local_search_tries_all_categories_and_whole_numbers_at_growing_distances() -> None:
+    numbers, logs = Integer(1, 30).grid, Integer(1, 30, log=True).grid
+    assert sorted(numbers.changes(5.0)) == [1.0, 3.0, 4.0, 6.0, 7.0, 9.0, 13.0, 21.0]
+    assert set(logs.changes(math.log10(5))) == {math.log10(n) for n in numbers.changes(5.0)}
+    assert set(logs.changes(math.log10(5))) <= set(logs.values())
+    assert Categorical(["a", "b", "c"]).grid.changes(1.0) == [0.0, 2.0]
+    assert sorted(Categorical([1, 2, 4], ordered=True).grid.changes(0.0)) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
