@@ -47,6 +47,18 @@ from botorch_bandits.confidence.repeats import (
 from botorch_bandits.core.kernels import kernel_of_output
 from botorch_bandits.core.posterior import Rows
 from botorch_bandits.core.priors import Prior
+from botorch_bandits.default_search import (
+    EVEN,
+    NOISE_TO_REPEAT,
+    Taken,
+    gains_little,
+    is_beside_played,
+    learned_noise,
+    others,
+    say_once,
+    tells_nothing,
+    untaken,
+)
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.history import Growing, History, Outcome, Query, flipped_diagnostics
 from botorch_bandits.loop.aspects import (
@@ -78,6 +90,7 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.view import Aspect, CensoredView, Censors, Feedback, View
 from botorch_bandits.models import CandidatesModel, condition, winsorized
 from botorch_bandits.models.bandit_gp import ModelBuilder
+from botorch_bandits.models.fitted import LearnedGP
 from botorch_bandits.models.reading import (
     moments_of_outputs,
     observed_inputs,
@@ -116,7 +129,7 @@ class Chooser:
         """See the class."""
         self._minimizes, self._is_random = not settings.maximize, settings.is_random
         self._has_time = settings.drift_rate is not None
-        self._raises_low_outcomes = settings.raises_low_outcomes
+        self._searches_for = settings.default_search
         self._given, self._settings = settings, settings_in_epoch(settings)
         self._models_differ = bool(settings.models_of_epochs)
         settings = self._settings
@@ -143,6 +156,7 @@ class Chooser:
             self._censors = Censors(settings, history, self._moments)
             self._aspects.append(self._censors)
         self._begun_round, self._segment = 0, (-1, 0, False)
+        self._steady: ModelEngine | None = None
         self._built: tuple[ArmsEngine | ModelEngine, ModelEngine]
         self.hear(history.in_order())
 
@@ -169,6 +183,7 @@ class Chooser:
                 self._priors = ()
             arms, models = self._new_arms(), ModelEngine(self._settings)
             self._built = models if arms is None else arms, models
+            self._steady = None
         return self._built
 
     def _moments(self, view: View, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,6 +261,8 @@ class Chooser:
             x, origin, diagnostics = self._play(view, limits)
         else:
             x = self._sample(view.round_number, limits)
+            if self._searches_for == "best":
+                x = self._untaken(x, view, limits)
             if rule is not None and rule.observes == "lower_bounds":
                 diagnostics = self._lower_bounds(x, view)
         for aspect in self._aspects:
@@ -259,14 +276,58 @@ class Chooser:
         if repeats and (again := next_play(view)) is not None:
             return again
         view = view if self._censors is None else self._censors.see(view)
-        if self._raises_low_outcomes:
-            view = replace(view, Y=winsorized(view.Y))
+        if self._searches_for is not None:
+            return self._search(self._raised(view), limits)
         x, diagnostics, ratio = self._engines()[0].choose(view, limits, repeats)
         if view.widening is not None:
             diagnostics = {**diagnostics, **view.widening.counts}
         if repeats:
             diagnostics = with_plays(diagnostics, settings, ratio)
         return x, CHOSEN, diagnostics
+
+    def _search(
+        self, view: View, limits: Restriction | None
+    ) -> tuple[Tensor, str, dict[str, float]]:
+        """Return the point of a search with the default model; see :mod:`.default_search`."""
+        settings, round_number = self._settings, view.round_number
+        earns, models = self._searches_for == "earned", self._engines()[1]
+        model = default_model(models.model(view))
+        covers = known_nothing = tells_nothing(model, round_number, only_if_equal=earns)
+        if not covers:
+            taken = None if earns else self._taken(view, learned_noise(model) < NOISE_TO_REPEAT)
+            x, diagnostics, _ = models.choose(view, limits, False, taken)
+            if not earns and is_beside_played(model, x):
+                if self._steady is None and settings.learned is not None:
+                    self._steady = ModelEngine(replace(settings, model=settings.learned.steady()))
+                assert self._steady is not None
+                x, diagnostics, _ = self._steady.choose(view, limits, False, taken)
+                model = default_model(self._steady.model(view))
+            value = diagnostics["acquisition_value"]
+            covers = not earns and gains_little(model, value, round_number)
+        if not covers:
+            return x, CHOSEN, diagnostics
+        if known_nothing:
+            queries = self._history.queries
+            say_once(sum(query.origin == EVEN for query in queries), len(view.ids))
+        domain = settings.domain if limits is None else limits.domain
+        x = domain.even_point(round_number, settings.seed)
+        return self._untaken(x, view, limits), EVEN, {}
+
+    def _taken(self, view: View, is_once: bool = True) -> Taken:
+        """Return the points that are pending and, if each is asked for once, those played."""
+        return Taken(view.inputs(view.pending), view.inputs(view.ids if is_once else view.ids[:0]))
+
+    def _untaken(self, x: Tensor, view: View, limits: Restriction | None) -> Tensor:
+        """Return a draw, or another one if it is pending or was played."""
+        domain = self._settings.domain if limits is None else limits.domain
+        seed = derive_seed(self._settings.seed, view.round_number, "untaken")
+        return untaken(domain, x, self._taken(view), seed)
+
+    def _raised(self, view: View) -> View:
+        """Return the view with the outcomes with which points are chosen."""
+        if self._searches_for != "best" or not len(view.ids):
+            return view
+        return replace(view, Y=winsorized(view.Y))
 
     def _lower_bounds(self, x: Tensor, view: View) -> dict[str, float]:
         """Return the lower bounds of a uniformly drawn point that a rule for every round uses."""
@@ -383,13 +444,21 @@ class Chooser:
         return None if self._censors is None else self._censors.report(self.arrived(now))
 
     def model(self, now: float) -> Model:
-        """Return the model with which the next query would be chosen.
+        """Return the model of the outcomes as observed.
 
         Raises:
             RuntimeError: If a user's model lacks data.
         """
         self.check_data()
         return self._engines()[1].model(self.view(now))
+
+    def model_of_search(self, now: float) -> Model:
+        """Return the model with which the next point is chosen; see :func:`.winsorized`.
+
+        Args:
+            now: The time in seconds.
+        """
+        return self._engines()[1].model(self._raised(self.view(now)))
 
     def constraint_model(self, constraint: int, now: float) -> Model:
         """Return the model of minus a constraint's values since the last reset.
@@ -854,7 +923,11 @@ class ModelEngine:
         self._next_count = MOST_ROWS  # the number of outcomes at which rows are counted next
 
     def choose(
-        self, view: View, limits: Restriction | None, repeats: bool
+        self,
+        view: View,
+        limits: Restriction | None,
+        repeats: bool,
+        taken: Taken | None = None,
     ) -> tuple[Tensor, dict[str, float], float | None]:
         """Return the point that maximizes the acquisition function; see :class:`ArmsEngine`.
 
@@ -862,6 +935,7 @@ class ModelEngine:
             view: The view of the round.
             limits: The points that may be chosen; None for all.
             repeats: Whether the point is played more than once.
+            taken: Points that are not chosen while others remain, or None.
         """
         settings = self._settings
         domain = there = view.domain_of(settings.domain)
@@ -874,6 +948,8 @@ class ModelEngine:
                 incumbent, _ = there.maximize(mean, seed)  # the best of what can be chosen
         acquisition = self.acquisition(view, domain, incumbent)
         whole, value = maximize_checked(there, acquisition, seed)
+        if taken is not None and taken.among(whole):
+            whole, value = maximize_checked(others(there, whole, taken, seed), acquisition, seed)
         known = bandit(acquisition)
         ratio = noise_ratio_of(acquisition, whole) if repeats else None
         diagnostics = {"acquisition_value": value} if known is None else known.describe(whole)
@@ -1098,6 +1174,13 @@ class ModelEngine:
                 "gpytorch.models.ApproximateGP, and attach the outcomes to that loop; or forget "
                 "rows with forgetting=SlidingWindow(...)."
             )
+
+
+def default_model(model: Model) -> LearnedGP:
+    """Return the model of the reward that a default search fits."""
+    (learned,) = submodels(model)
+    assert isinstance(learned, LearnedGP)
+    return learned
 
 
 def fit_of(builder: Callable[..., Any]) -> dict[str, Any] | None:

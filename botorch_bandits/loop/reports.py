@@ -283,7 +283,7 @@ def recommendation_now(
     candidates = slice(num_played) if only_played else slice(None)
     judged = known
     if reasons and settings.fits:
-        model = None if settings.learned is None else chooser.model(now)
+        model = None if settings.learned is None else chooser.model_of_search(now)
         judged = _in_doubt(known, points, num_played, model, ends[0].maximizes)
     place = ends[0].choose(judged.at(candidates))
     x, here = points[place, -settings.domain.dim :].clone(), known.at(place)
@@ -339,20 +339,26 @@ def _in_doubt(
     """Return what is known with means that depend less on hyperparameters that were fitted.
 
     These may be wrong where nobody looked, so that points which were not played have to beat those
-    that were by :data:`DOUBT` posterior standard deviations. Outcomes without noise count as such.
+    that were by :data:`DOUBT` posterior standard deviations. Where a few very low outcomes make the
+    differences at the top look like noise, played points are compared by the model that chooses
+    points, which raises them. Outcomes without noise count as such.
 
     Args:
         known: What is known at the points, first those that were played.
         points: ``n x d`` inputs of the model.
         num_played: The number of points that were played.
-        learned: The loop's model if it is :class:`.FittedSingleTaskGP`'s; None otherwise.
+        learned: The model with which points are chosen if it is :class:`.FittedSingleTaskGP`'s;
+            None otherwise.
         maximizes: Whether the means have the sign of the model.
     """
     mean, new = known.mean.clone(), slice(num_played, None)
     mean[new] -= DOUBT * known.deviation[new]
     if learned is not None:
-        is_row, values = submodels(learned)[0].values_without_noise(points[:num_played])
-        mean[:num_played][is_row] = values if maximizes else -values
+        model, played = submodels(learned)[0], points[:num_played]
+        is_row, values = model.values_without_noise(played)
+        with torch.no_grad():
+            values = model.posterior(played).mean.squeeze(-1).masked_scatter(is_row, values)
+        mean[:num_played] = values if maximizes else -values
     return known._replace(mean=mean)
 
 

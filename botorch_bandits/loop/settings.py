@@ -96,8 +96,17 @@ DEFAULT_INITIAL = 5
 """Uniform rounds at the start of a loop without a given acquisition."""
 
 
+DEFAULT_WIDTH = 2.0
+"""The posterior standard deviations of the default acquisition if it is a bound."""
+
+EARNING_WIDTH = 1.0
+"""The same with ``acquisition="earned"``."""
+
 SEARCH = LogExpectedImprovement.with_options(augmented=True)
 """The acquisition that looks for a good point, where it can."""
+
+EARNING = GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
+"""The acquisition that collects reward."""
 
 
 def default_acquisition(settings: LoopSettings) -> AcquisitionRecipe:
@@ -122,17 +131,10 @@ def default_acquisition(settings: LoopSettings) -> AcquisitionRecipe:
     if _is_separate(settings):
         return LagrangianUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
     if settings.acquisition == "earned":
-        return GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
+        return EARNING
     if settings.context_dim or settings.feedback.censored is not None:
         return GPUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
     return SEARCH
-
-
-DEFAULT_WIDTH = 2.0
-"""The posterior standard deviations of the default acquisition if it is a bound."""
-
-EARNING_WIDTH = 1.0
-"""The same with ``acquisition="earned"``."""
 
 
 def default_model(domain: Domain) -> ModelFactory:
@@ -498,17 +500,20 @@ class LoopSettings:
         return replace(self, model=model, constraints=rule.of_one_model())
 
     @property
-    def raises_low_outcomes(self) -> bool:
-        """Whether points are chosen with low outcomes raised; see :func:`.winsorized`.
+    def default_search(self) -> str | None:
+        """What a default search is for, ``"best"`` or ``"earned"``; None for other loops.
 
-        They are if the default model serves the default search for the best point, and only one
-        function is to be learned. What a loop reports is always based on the outcomes as observed.
+        It is a loop in which the default model serves a default acquisition function, and only one
+        function is to be learned; see :mod:`botorch_bandits.default_search`.
         """
-        is_search = self.acquisition == SEARCH
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
         # a subclass may treat outcomes differently; censored ones have another acquisition
-        return is_search and is_plain and type(self.model) is FittedSingleTaskGP
+        if not is_plain or type(self.model) is not FittedSingleTaskGP:
+            return None
+        if self.acquisition == SEARCH:
+            return "best"
+        return "earned" if self.acquisition == EARNING else None
 
     @property
     def noise_and_range(self) -> tuple[float | None, float | None]:
@@ -1525,8 +1530,8 @@ def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, An
             low, high = domain.bounds[:, column].tolist()
             if not low <= value <= high:
                 raise ValueError(
-                    f"fixed[{column}] is {value}, outside [{low}, {high}]. Clamp it or widen the "
-                    "box."
+                    f"fixed[{column}] is {value}, outside [{low}, {high}]. Fix a value inside, or "
+                    "widen the box."
                 )
             if column in domain.integer_dims and value != round(value):
                 raise ValueError(f"fixed[{column}] is {value}; this dimension takes whole numbers.")
@@ -1552,6 +1557,8 @@ def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any])
         found = PartOfBox(domain, domain.coordinates.holding(values), feasible)
         points = found.few_points()
         if points is None and feasible is not None:
+            if (only := feasible.only_point()) is not None:
+                return Arms(only.unsqueeze(0))
             feasible.check_not_empty()
     except ValueError as error:
         raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error

@@ -22,6 +22,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -40,6 +42,8 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_weights
 from botorch_bandits.confidence.prior_reading import outcome_units
+from botorch_bandits.core.kernels import smoothness_of_whole
+from botorch_bandits.core.marginal_likelihood import MarginalLikelihood
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.models.bandit_gp import IncrementalGP, RefitWarning
 from botorch_bandits.models.noise import collapse, gaussian_likelihood
@@ -65,6 +69,29 @@ class LearnedGP(IncrementalGP):
         too small for random starting points to find.
         """
         return self.raw_inputs
+
+    def nats_ahead_of_noise(self) -> float:
+        """Return by how much the fitted model predicts the outcomes better than noise alone does.
+
+        It is the difference of log likelihoods; minus infinity if the outcomes are equal.
+        """
+        y, smoothness = self.train_targets, smoothness_of_whole(self.covar_module)
+        assert smoothness is not None
+        if float(y.abs().max()) < 0.5:  # the largest of n standardized outcomes exceeds .7
+            return -math.inf
+        X = self.transform_inputs(self.raw_inputs)
+        likelihood = MarginalLikelihood(X, y, smoothness, self.repeats, self.within_sum_of_squares)
+        kernel: Any = self.covar_module
+        with torch.no_grad():
+            value, _ = likelihood(
+                getattr(kernel, "base_kernel", kernel).lengthscale.reshape(-1).numpy(),
+                float(getattr(kernel, "outputscale", 1.0)),
+                float(self.likelihood.noise),
+                float(self.mean_module.constant),
+            )
+        n = likelihood.num_observations
+        # of standardized outcomes, whose squares sum to n - 1
+        return value + 0.5 * n * (math.log(2.0 * math.pi * (n - 1) / n) + 1.0)
 
     def values_without_noise(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return at which points the outcome is the value of the function, and these values.
@@ -138,14 +165,17 @@ def smallest_spread(Y: Tensor) -> float:
     return max(limits.tiny, 4.0 * limits.eps * float(Y.abs().max()))
 
 
-def default_kernel(dim: int) -> ScaleKernel:
+def default_kernel(dim: int, learns_outputscale: bool = True) -> Any:
     """Return the kernel with its priors.
 
     Args:
         dim: The number of inputs, each with its own lengthscale.
+        learns_outputscale: Whether the prior variance is learned; otherwise it is 1.
     """
     with usual_dtype():
         base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
+        if not learns_outputscale:
+            return base
         return ScaleKernel(
             base,
             outputscale_prior=LogNormalPrior(*OUTPUT_SCALE_PRIOR),
@@ -193,6 +223,7 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
+    learns_outputscale = True
     # of a domain that provides it, for the bounds of a context
     encode: Callable[[Tensor | None], InputTransform | None] | None = None
 
@@ -216,6 +247,12 @@ class FittedSingleTaskGP:
         if domain.input_transform() is not None:
             built.encode = domain.input_transform
         return built
+
+    def steady(self) -> FittedSingleTaskGP:
+        """Return a builder of models whose prior variance is the variance of the outcomes."""
+        other = copy(self)
+        other.learns_outputscale = False
+        return other
 
     def __repr__(self) -> str:
         """Show the bounds."""
@@ -275,7 +312,7 @@ class FittedSingleTaskGP:
             targets,
             likelihood=default_likelihood(repeats),
             # an encoding of categories adds columns
-            covar_module=default_kernel(transform(X[:1]).shape[-1]),
+            covar_module=default_kernel(transform(X[:1]).shape[-1], self.learns_outputscale),
             input_transform=transform,
             outcome_transform=None,
         )

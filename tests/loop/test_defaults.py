@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from botorch_bandits import (
     Space,
 )
 from botorch_bandits.confidence import check_model
+from botorch_bandits.default_search import FlatOutcomesWarning
 from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
@@ -187,7 +190,7 @@ class OwnFitted(FittedSingleTaskGP):
 )
 def test_all_others_choose_with_rewards_as_they_were_told(options: dict[str, Any]) -> None:
     loop, _, _ = with_one_bad_reward(**options)
-    assert not loop.settings.raises_low_outcomes
+    assert loop.settings.default_search != "best"
 
 
 # --- where it is played ---------------------------------------------------------------------------
@@ -219,10 +222,152 @@ def test_a_space_is_learned_with_its_categories() -> None:
     assert loop.current_model().covar_module.base_kernel.lengthscale.numel() == 4
 
 
-# --- the same again -------------------------------------------------------------------------------
+# --- where the model cannot be followed -----------------------------------------------------------
 
 
-# --- what is refused ------------------------------------------------------------------------------
+def peak(where: Tensor, radius: float) -> Any:
+    """Return a function that is 0 but for a tenth of the unit cube."""
+    return lambda x: max(0.0, 1.0 - float((x - where).norm()) / radius)
+
+
+RADIUS = {1: 0.05, 2: 0.178, 3: 0.288, 5: 0.453}
+
+
+def first_hit(
+    domain: Any, reward: Any, seed: int, noise: Any = lambda: 0.0, **options: Any
+) -> int | None:
+    """Return when a loop that observed five zeros finds a peak; None if not in 40 rounds."""
+    loop, draws = make(domain, seed=seed, **options), torch.Generator().manual_seed(seed)
+    sign = 1.0 if options.get("maximize", True) else -1.0
+    while loop.history.num_queries < 5:
+        x = domain.sample(1, draws).squeeze(0)
+        if reward(x) == 0.0:
+            loop.attach(x, noise())
+    for t in range(40):
+        query = loop.ask()
+        if reward(query.x) > 0.0:
+            return t
+        loop.tell(query.id, sign * reward(query.x) + noise())
+    return None
+
+
+def test_a_flat_start_covers_the_domain_and_says_so_once() -> None:
+    loop = make(Box([(0.0, 1.0), (0.0, 4.0)]))
+    for x in ([0.1, 0.4], [0.9, 0.4], [0.5, 2.0]):
+        loop.attach(x, 7.0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for _ in range(32):
+            query = loop.ask()
+            loop.tell(query.id, 7.0)
+    assert [each.category for each in warned] == [FlatOutcomesWarning]
+    assert {query.origin for query in loop.history.queries[5:]} == {"exploration"}
+    cells = {(int(4 * q.x[0]), int(q.x[1])) for q in loop.history.queries[3:]}
+    assert len(cells) == 16  # each of the 4 x 4 parts has been looked at
+    again = make(Box([(0.0, 1.0), (0.0, 4.0)]))
+    rebuilt(again, loop.history)
+    assert torch.equal(again.ask().x, loop.ask().x)
+
+
+@pytest.mark.parametrize(("dim", "seed"), [(1, 0), (2, 0), (2, 1), (5, 0)])
+def test_a_peak_in_a_tenth_of_the_domain_is_found(dim: int, seed: int) -> None:
+    draws, r = torch.Generator().manual_seed(100 + seed), RADIUS[dim]
+    where = r + (1.0 - 2.0 * r) * torch.rand(dim, generator=draws, dtype=torch.float64)
+    assert first_hit(Box([(0.0, 1.0)] * dim), peak(where, r), seed) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "minimized", "noise", "slope", "rounding", "earned"])
+@pytest.mark.parametrize("dim", RADIUS)
+def test_a_peak_is_found_in_at_least_19_of_20_runs(dim: int, kind: str) -> None:
+    r, found = RADIUS[dim], 0
+    for seed in range(20):
+        draws = torch.Generator().manual_seed(100 + seed)
+        where = r + (1.0 - 2.0 * r) * torch.rand(dim, generator=draws, dtype=torch.float64)
+        scale = {"noise": 0.05, "slope": 1e-3, "rounding": 1e-16}.get(kind, 0.0)
+
+        def disturb(scale: float = scale, draws: Any = draws) -> float:
+            offset = float(kind == "rounding")
+            return offset + scale * float(torch.randn((), generator=draws, dtype=torch.float64))
+
+        options: dict[str, Any] = {"maximize": kind != "minimized"}
+        options |= {"acquisition": "earned"} if kind == "earned" else {}
+        found += (
+            first_hit(Box([(0.0, 1.0)] * dim), peak(where, r), seed, disturb, **options) is not None
+        )
+    assert found >= 19
+
+
+def of_whole_numbers() -> Box:
+    return Box([(0.0, 19.0)] * 2, integer_dims=[0, 1])
+
+
+@pytest.mark.parametrize("acquisition", OBJECTIVES)
+def test_a_peak_is_found_among_arms_and_whole_numbers(acquisition: str) -> None:
+    arms = Arms(torch.rand(200, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    grid = of_whole_numbers()
+    at = torch.tensor([12.0, 5.0], dtype=torch.float64)
+    for seed in range(3):
+        assert first_hit(grid, peak(at, 3.6), seed, acquisition=acquisition) is not None
+        hit = first_hit(arms, peak(arms.choices[seed], 0.2), seed, acquisition=acquisition)
+        assert hit is not None
+
+
+def test_without_noise_no_point_is_asked_for_twice_while_others_remain() -> None:
+    few = Arms(box().sample(30, torch.Generator().manual_seed(4)))
+    many = Box([(0.0, 29.0)] * 3, integer_dims=[0, 1, 2])  # too many to be listed
+    for domain, num_rounds in ((few, 30), (of_whole_numbers(), 40), (many, 40)):
+        span = domain.input_bounds[1] - domain.input_bounds[0]
+        best = domain.sample(1, torch.Generator().manual_seed(7)).squeeze(0)
+        loop, pending = make(domain), []
+        for _ in range(num_rounds):
+            pending.append(loop.ask())
+            if len(pending) > 3:
+                told = pending.pop(0)
+                loop.tell(told.id, -float(((told.x - best) / span).square().sum()))
+        asked = torch.stack([query.x for query in loop.history.queries])
+        assert len(asked.unique(dim=0)) == num_rounds
+    assert few.arm_of(make(few, num_initial=0).ask().x) is not None
+
+
+def test_with_noise_an_arm_is_asked_for_again_but_not_while_it_is_pending() -> None:
+    loop, draws = make(Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1))), []
+    noise = torch.Generator().manual_seed(0)
+    for _ in range(40):
+        draws.append(loop.ask())
+        assert len({query.arm for query in draws}) == len(draws)
+        if len(draws) > 3:
+            told = draws.pop(0)
+            loop.tell(
+                told.id, -(float(told.x - 0.5) ** 2) + float(torch.randn((), generator=noise))
+            )
+
+
+def test_beside_a_point_that_was_played_the_output_scale_is_not_learned() -> None:
+    """Once a peak is found, only its last digits are worth anything to the learned scales."""
+    domain, beside = Box([(0.0, 1.0)], num_restarts=4, raw_samples=64), 0
+    build = FittedSingleTaskGP.for_domain(domain)
+    loop = make(domain)
+    for _ in range(24):
+        X, Y = loop.history.arrived()
+        query = loop.ask()
+        if query.origin == "acquisition":
+            values = []
+            for model in (build(X, winsorized(Y)), build.steady()(X, winsorized(Y))):
+                rule = LogExpectedImprovement(model, X_observed=X, augmented=True)
+                values.append(rule(query.x.reshape(1, -1)).item())
+            learned, fixed = (query.diagnostics["acquisition_value"] - value for value in values)
+            assert min(abs(learned), abs(fixed)) < 1e-6
+            if abs(learned) > 1e-6:
+                beside += 1
+            else:
+                sees_noise = build(X, winsorized(Y)).likelihood.noise.item() >= 1e-4
+                assert sees_noise or (X - query.x).abs().min() >= 1e-3
+        x = float(query.x)
+        loop.tell(query.id, math.exp(-(((x - 0.3) / 0.1) ** 2)) + math.exp(-10.0 * (x - 0.8) ** 2))
+    assert beside > 0
+    kernel = build.steady()(X, Y).covar_module
+    assert isinstance(kernel, MaternKernel)
 
 
 # --- what is recommended --------------------------------------------------------------------------

@@ -304,6 +304,25 @@ def test_an_acquisition_that_lives_on_points_chooses_among_those_that_are_left()
 SPACE = Space({"x": Float(0.0, 1.0), "k": Categorical(["a", "b"]), "c": Fixed(3)})
 
 
+@pytest.mark.parametrize(
+    ("fixed", "expected"),
+    [({0: 0.25, 1: 0.25}, [0.25, 0.25, 0.5]), ({0: 0.25, 1: 0.75}, [0.25, 0.75, 0.0])],
+)
+def test_the_only_point_that_meets_an_equality_is_chosen(
+    fixed: dict[int, float], expected: list[float]
+) -> None:
+    cube, limit = [*SQUARE, (0.0, 1.0)], [([0], [1.0], 0.2)]
+    mixture = [([0, 1, 2], [1.0, 1.0, 1.0], 1.0)]
+    box = Box(cube, equality_constraints=mixture, inequality_constraints=limit)
+    loop = BanditLoop(box, recipe(), UCB)
+    for _ in range(2):  # without and with an outcome
+        query = loop.ask(fixed=fixed)
+        assert query.x.tolist() == pytest.approx(expected, abs=1e-12)
+        loop.tell(query.id, 1.0)
+    with pytest.raises(ValueError, match=r"leaves no point: .* contradict each other"):
+        loop.ask(fixed={0: 0.75, 1: 0.75})
+
+
 def test_fixing_only_what_never_varies_restricts_nothing() -> None:
     query = BanditLoop(SPACE, None, RandomSearch()).ask(fixed={"c": 3})
     assert query.restriction is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -164,3 +165,28 @@ def test_outcomes_at_the_same_point_are_merged_without_changing_the_model() -> N
     assert noise == pytest.approx(alone.likelihood.noise.item(), rel=1e-2)
     lengthscales = (each.covar_module.base_kernel.lengthscale for each in (model, alone))
     assert torch.allclose(*lengthscales, rtol=2e-2)
+
+
+@pytest.mark.parametrize("times", [1, 3], ids=["once", "repeated"])
+def test_what_a_model_tells_is_its_log_likelihood_less_that_of_noise_alone(times: int) -> None:
+    many, outcomes = X.repeat(times, 1), Y.repeat(times, 1)
+    outcomes = outcomes + (times - 1) * uniform(len(outcomes), 1, seed=5)
+    targets = ((outcomes - outcomes.mean()) / outcomes.std()).squeeze(-1)
+    noise_alone = torch.distributions.Normal(0.0, targets.square().mean().sqrt())
+    for build in (FittedSingleTaskGP(BOUNDS), FittedSingleTaskGP(BOUNDS).steady()):
+        model = build(many, outcomes)
+        kernel = getattr(model.covar_module, "base_kernel", model.covar_module)
+        scale = float(getattr(model.covar_module, "outputscale", torch.ones(())).detach())
+        assert (scale == 1.0) == (model.covar_module is kernel)
+        covariance = matern(2.5, kernel.lengthscale.detach().squeeze(0), scale)
+        unit = (many - LOW) / (HIGH - LOW)
+        K = covariance(unit, unit) + model.likelihood.noise.item() * torch.eye(len(many)).double()
+        mean = model.mean_module.constant.detach().expand(len(many))
+        fitted = torch.distributions.MultivariateNormal(mean, K).log_prob(targets)
+        expected = fitted - noise_alone.log_prob(targets).sum()
+        assert model.nats_ahead_of_noise() == pytest.approx(float(expected), abs=1e-8)
+
+
+def test_equal_outcomes_tell_nothing() -> None:
+    model = FittedSingleTaskGP(BOUNDS)(X[:4], torch.full((4, 1), 7.0).double())
+    assert model.nats_ahead_of_noise() == -math.inf
