@@ -29,6 +29,8 @@ from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.fitted import LearnedGP
 from botorch_bandits.random_streams import generator
 
+__all__ = ["FlatOutcomesWarning"]
+
 NATS_OF_NOISE = -1.0
 """Noise alone explains the outcomes if the fitted model is not ahead of it by this log likelihood.
 

@@ -429,7 +429,12 @@ class Arms(Domain):
         return self
 
     def instead_of(self, x: Tensor, seed: int) -> Arms:
-        """Return the set itself; see :meth:`Domain.instead_of`."""
+        """Return the set itself.
+
+        Args:
+            x: The point, ``d`` coordinates.
+            seed: Not used.
+        """
         return self
 
     def facts(self) -> dict[str, Any]:
@@ -703,7 +708,12 @@ class Box(Domain):
         return Arms(points)
 
     def even_point(self, index: int, seed: int) -> Tensor:
-        """Return a point of a scrambled Sobol sequence; a uniform draw under constraints."""
+        """Return a point of a scrambled Sobol sequence; a uniform draw under constraints.
+
+        Args:
+            index: The place in the sequence, from 0.
+            seed: The seed of the sequence.
+        """
         if self.feasible is not None:
             return super().even_point(index, seed)
         scrambled = derive_seed(seed, 0, "even") % 2**31
@@ -713,7 +723,12 @@ class Box(Domain):
         return self.coordinates.from_unit(unit.clamp_max(1.0 - 2.0**-53).to(self.bounds.device))
 
     def instead_of(self, x: Tensor, seed: int) -> Arms:
-        """Return all points if they are few; otherwise draws, half of them changes of the point."""
+        """Return all points if they are few; otherwise draws, half of them changes of the point.
+
+        Args:
+            x: The point, ``d`` coordinates.
+            seed: The seed of the draws.
+        """
         if (few := self.few_points()) is not None:
             return few
         draws = super().instead_of(x, seed).choices
