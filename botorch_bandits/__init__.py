@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         FittedSingleTaskGP,
     )
     from botorch_bandits.penalties import Exponential
+    from botorch_bandits.rates import rate
     from botorch_bandits.running import EvaluationError, run
     from botorch_bandits.simulation import Policy, simulate
     from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
@@ -137,6 +138,7 @@ __all__ = [
     "ax_strategy",
     "diagnose_bounds",
     "gen_candidates_batched",
+    "rate",
     "register_with_ax",
     "run",
     "simulate",
@@ -217,6 +219,7 @@ _NAMES_OF = {
         "FittedSingleTaskGP",
     ),
     "penalties": ("Exponential",),
+    "rates": ("rate",),
     "running": (
         "EvaluationError",
         "run",

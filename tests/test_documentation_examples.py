@@ -192,4 +192,5 @@ def test_tutorials_are_there():
         "07_gpu_and_scale",
         "08_ax",
         "09_your_own_data",
+        "10_clicks",
     ]

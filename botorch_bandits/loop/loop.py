@@ -1413,8 +1413,7 @@ class BanditLoop:
 
     def _check_told(self, outcome: Outcome, query: Query | None = None) -> None:
         settings, history = self.settings, self._history
-        if outcome.count is not None or outcome.noise is not None:
-            check_weighted(settings, outcome)
+        check_weighted(settings, outcome, history.outcomes)
         if (censored := settings.feedback.censored) is not None:
             query = query or history.query(outcome.query_id)
             censored.check_outcome(query, outcome, history, *self._noise_and_range)

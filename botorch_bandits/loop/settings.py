@@ -696,24 +696,32 @@ def forgetful_recipe(recipe: BanditGPRecipe, forgetting: Forgetting) -> BanditGP
 # recorded.
 
 
-def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
-    """Raise an error unless the loop can take in an outcome with a ``count`` or a ``noise``.
+def check_weighted(settings: LoopSettings, outcome: Outcome, others: Sequence[Outcome]) -> None:
+    """Raise an error unless the loop can take in an outcome with the noise that it has.
 
     Args:
         settings: The settings of the loop.
         outcome: The outcome, which is about to be recorded.
+        others: Those on record.
 
     Raises:
         ValueError: If it cannot, with the reason and what to do.
     """
+    has_noise = outcome.noise is not None
+    given = f"noise is {outcome.noise:g}" if has_noise else f"count is {outcome.count}"
+    is_learned = settings.learned is not None
+    if is_learned and any((other.noise is not None) != has_noise for other in others[:1]):
+        raise ValueError(
+            f"noise is {outcome.noise}, but the outcomes before have "
+            f"{'none' if has_noise else 'one each'}. The default model learns one factor of all "
+            "noise variances that are told, or the noise variance of all observations. Tell "
+            "noise= with every outcome or with none, or pass BanditGP.with_kernel(...)."
+        )
     if not outcome.is_weighted or settings.is_random:
         return
-    given = f"count is {outcome.count}"
-    if outcome.count is None:
-        given = f"noise is {outcome.noise:g}"
     reason = reason_of_one(settings)
     models = settings.model, None if settings.evidence is None else settings.evidence.candidates
-    if reason is None and outcome.noise is not None:
+    if reason is None and has_noise:
         reason = next(filter(None, map(_reason_against_noise, filter(None, models))), None)
     if reason is not None:
         raise ValueError(f"{given}, but {reason}.")
@@ -732,17 +740,12 @@ def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
 def _reason_against_noise(model: Any) -> str | None:
     """Return why a noise variance cannot be compared with that of a model; None if it can."""
     noises = {prior.noise for prior in _priors_of(model)}
-    if not noises:
-        return (
-            "the noise that it would be compared with is learned from the outcomes. Pass "
-            "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
-        )
-    if len(noises) > 1:
-        return (
-            f"the priors on the list have {len(noises)} different noise variances, so that it has "
-            "no single ratio to them. Give all of them the same noise=, or tell a mean with count="
-        )
-    return None
+    if len(noises) == 1 or isinstance(model, FittedSingleTaskGP):
+        return None
+    return (
+        "the priors on the list have different noise variances, so that it has no single ratio to "
+        "them. Give all of them the same noise=, or tell a mean with count="
+    )
 
 
 # --- A loop that minimizes: the one place where outcomes, settings and answers change their sign --

@@ -227,22 +227,19 @@ def test_bad_samples(X, Y, error, message):
         ChangePointDetector(MaternKernel(nu=2.5)).on(LINE).test(X, Y)
 
 
-def test_contexts_are_as_many_as_outcomes():
-    engine = ChangePointDetector(MaternKernel(nu=2.5)).on(LINE)
-    with pytest.raises(ValueError, match="contexts has 3 rows"):
-        engine.test(torch.tensor([0, 1]), TWO, contexts=torch.zeros(3, 1).double())
-
-
-def test_points_outside_a_box_are_refused():
-    engine = ChangePointDetector(MaternKernel(nu=2.5)).on(Box([[0.0, 0.0], [1.0, 3.0]], [1]))
-    good = double([[0.5, 1.0], [0.1, 2.0]])
-    assert engine.test(good, TWO).num_samples == 2
-    good[1, 0] = 1.5
-    with pytest.raises(ValueError, match="outside"):
-        engine.test(good, TWO)
-
-
-def test_other_domains_are_refused():
+def test_what_a_domain_does_not_have_is_refused():
+    box = Box([[0.0, 0.0], [1.0, 3.0]], [1])
+    for domain, X, given, message in (
+        (
+            LINE,
+            torch.tensor([0, 1]),
+            {"contexts": torch.zeros(3, 1).double()},
+            "contexts has",
+        ),
+        (box, double([[0.5, 1.0], [1.5, 2.0]]), {}, "outside"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ChangePointDetector(MaternKernel(nu=2.5)).on(domain).test(X, TWO, **given)
     with pytest.raises(TypeError, match="knows only Arms"):
         ChangePointDetector(MaternKernel(nu=2.5)).on(LINE.choices)
 

@@ -198,8 +198,3 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
 def test_settings_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         EvidenceRestart(**arguments)
-
-
-def test_a_detector_is_no_restart():
-    with pytest.raises(TypeError, match="Pass EvidenceRestart"):
-        loop_with(EvidenceDetector())

@@ -38,15 +38,22 @@ def data(n: int = 30, num_distinct: int | None = None) -> tuple[Tensor, Tensor, 
 
 
 def expected(
-    forgetting: Any, kernel: Any, X: Tensor, y: Tensor, rounds: Tensor, now: int, test: Tensor
+    forgetting: Any,
+    kernel: Any,
+    X: Tensor,
+    y: Tensor,
+    rounds: Tensor,
+    now: int,
+    test: Tensor,
+    noise: Tensor | float = LAM,
 ) -> tuple[Tensor, Tensor, float]:
     """Mean, covariance and gain; rounds are columns in front, of which a kernel may look at."""
-    noise = torch.full((len(X),), LAM, dtype=torch.float64)
+    noise = torch.as_tensor(noise, dtype=torch.float64).expand(len(X))
     if isinstance(forgetting, SlidingWindow):
         kept = (now - rounds) <= forgetting.length
         X, y, rounds, noise = X[kept], y[kept], rounds[kept], noise[kept]
     elif isinstance(forgetting, ExponentialWeights):
-        noise = LAM / forgetting.discount ** (now - 1 - rounds).double()
+        noise = noise / forgetting.discount ** (now - 1 - rounds).double()
 
     def over_time(A: Tensor, C: Tensor) -> Tensor:
         values: Tensor = kernel(A[:, 1:], C[:, 1:])
@@ -77,9 +84,12 @@ def test_means_covariances_and_gains_are_the_textbooks(
     forgetting: Any, num_distinct: int | None
 ) -> None:
     X, Y, rounds, test = data(num_distinct=num_distinct)
-    model = model_of_rounds(recipe(), forgetting, X, Y, rounds, 40)
+    # where points repeat, each row has its own noise
+    noise = LAM if num_distinct is None else LAM / torch.exp(5.0 * uniform(30, seed=5) - 1.0)
+    told = None if num_distinct is None else noise
+    model = model_of_rounds(recipe(), forgetting, X, Y, rounds, 40, told)
     kernel = squared_exponential(LENGTHSCALE, SCALE)
-    mean, covariance, gain = expected(forgetting, kernel, X, Y[:, 0], rounds, 40, test)
+    mean, covariance, gain = expected(forgetting, kernel, X, Y[:, 0], rounds, 40, test, noise)
     at = with_round(test, 40) if forgetting.drift_rate else test
     joint, single = model.posterior(at), model.posterior(at.unsqueeze(-2))
     assert torch.allclose(joint.mean.squeeze(-1), mean, **EXACT)

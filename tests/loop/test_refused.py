@@ -34,6 +34,7 @@ from botorch_bandits import (
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
+    EvidenceDetector,
     EvidenceRestart,
     ExponentialWeights,
     FittedSingleTaskGP,
@@ -296,6 +297,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("constraints is 3", {"constraints": 3}),
     ("ChangePointRestart", {"restart": DETECTOR}),
     ("restart is 3", {"restart": 3}),
+    ("Pass EvidenceRestart", {"restart": EvidenceDetector()}),
     (r"no argument 'objective'\. Pass acquisition='best'", {"objective": "best"}),
     ("no argument 'minimize'. To minimize, pass maximize=False.", {"minimize": True}),
     ("no argument 'direction'. To minimize, pass maximize=False.", {"direction": "minimize"}),
@@ -485,10 +487,8 @@ TOLD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
         )
         for given in ({"count": 5}, {"noise": 0.1})
     ),
-    ({"model": LIST, "acquisition": WIDTH}, {"noise": 0.1}, ValueError, "2 different noise"),
-    ({"restart": EvidenceRestart(candidates=LIST)}, {"noise": 0.1}, ValueError, "2 different"),
-    ({"model": None, "acquisition": None, "domain": BOX}, {"noise": 0.1}, ValueError,
-     "a mean with count="),
+    ({"model": LIST, "acquisition": WIDTH}, {"noise": 0.1}, ValueError, "different noise"),
+    ({"restart": EvidenceRestart(candidates=LIST)}, {"noise": 0.1}, ValueError, "different noise"),
     ({"model": None, "constraints": FRESH}, {"constraints": [0.0], "count": 3}, ValueError,
      "models="),
     # constraint values

@@ -92,7 +92,8 @@ def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> N
     means, singles = (build(domain, ACQUISITIONS[name], model=model) for _ in range(2))
     normal = torch.Generator().manual_seed(4)
     for t, x in enumerate(points_of(domain, 9)):
-        outcomes = torch.randn((1, 3, 8)[t % 3], dtype=torch.float64, generator=normal)
+        # so many that the rows of a place are merged
+        outcomes = torch.randn((1, 30, 60)[t % 3], dtype=torch.float64, generator=normal)
         means.attach(x, float(outcomes.mean()), count=len(outcomes))
         for outcome in outcomes.tolist():
             singles.attach(x, outcome)
@@ -119,8 +120,9 @@ def test_the_mean_of_n_outcomes_is_worth_n_outcomes(domain: str, name: str) -> N
     [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(6)}, {"acquisition": "earned"}],
     ids=["plain", "contexts", "window", "earned"],
 )
-def test_the_loop_of_who_knows_nothing_takes_counts(
-    domain: str, settings: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("name", ["count", "noise"])
+def test_the_loop_of_who_knows_nothing_takes_counts_or_noises(
+    name: str, domain: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     settings, path = {"seed": 3, **settings}, tmp_path / "run.db"
     given = {"context": [0.3]} if "context_dim" in settings else {}
@@ -130,18 +132,20 @@ def test_the_loop_of_who_knows_nothing_takes_counts(
         query, same = loop.ask(**given), twin.ask(**given)
         assert torch.equal(query.x, same.x)
         for each in (loop, twin):
-            each.tell(query.id, math.sin(7.0 * t), count=10 ** (t % 3))
+            each.tell(query.id, math.sin(7.0 * t), **{name: 10 ** (t % 3)})
         if t == 6:  # killed: nothing but the file is left
             loop.close()
             loop = BanditLoop(DOMAINS[domain], storage=path, **settings)
-    weights = torch.tensor([10.0 ** (t % 3) for t in range(9)]).double()
+    power = 1.0 if name == "count" else -1.0
+    weights = 10.0 ** (power * (torch.arange(9) % 3).double())
     if "forgetting" in settings:
         weights = weights[3:]
     model = loop.current_model()
     assert torch.allclose(model.repeats, weights * (1.0 / weights).mean(), **EXACT)
     query = loop.ask(**given)
-    with pytest.raises(ValueError, match="a mean with count="):
-        loop.tell(query.id, 0.5, noise=0.1)
+    for other in ({"noise": 0.1},) if name == "count" else ({"count": 5}, {}):
+        with pytest.raises(ValueError, match="noise= with every outcome or with none"):
+            loop.tell(query.id, 0.5, **other)
     assert loop.history.num_pending == 1
     loop.ask(**given)  # while another one is pending
     loop.close()

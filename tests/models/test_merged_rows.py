@@ -5,19 +5,9 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from botorch_bandits import (
-    BanditGP,
-    BanditLoop,
-    Box,
-    DMMUpperConfidenceBound,
-    GPUpperConfidenceBound,
-    ImprovedUpperConfidenceBound,
-    LogExpectedImprovement,
-)
-from botorch_bandits.history import History
+from botorch_bandits import BanditGP
 from botorch_bandits.models.bandit_gp import FEWEST_ROWS, ModelBuilder
 from botorch_bandits.models.fits import log_marginal_likelihood
-from tests.records import rebuilt
 
 from .textbook import (
     double,
@@ -106,56 +96,3 @@ def test_zeros_of_either_sign_are_one_place_and_other_rows_start_over() -> None:
     others, Y = rows_at_places(400, 20)
     assert built(others, Y).num_rows == 20
     assert built(others[:15], Y[:15]).num_rows == 15
-
-
-def test_fits_are_to_merged_rows() -> None:
-    X, Y = rows_at_places(300, 25)
-    fitted = builder(refit_every=300)(X, Y)
-    recipe = BanditGP.with_kernel(kernel(), noise=NOISE, prior_mean=PRIOR_MEAN, refit_every=300)
-    ordinary = recipe.builder(0)(X, Y)
-    values = []
-    for model in (fitted, ordinary):
-        values.append(
-            float(log_marginal_likelihood(ExactMarginalLogLikelihood(model.likelihood, model)))
-        )
-    # two searches for one maximum
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
-    assert fitted.num_rows < 100
-
-
-def history_of(X: torch.Tensor, Y: torch.Tensor) -> History:
-    history = History(2)
-    for x, y in zip(X, Y[:, 0].tolist(), strict=True):
-        history.record(
-            history.new_outcome(history.record(history.new_query(x, "attached", 0.0)).id, y, 0.0)
-        )
-    return history
-
-
-ACQUISITIONS = {
-    "improved": ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.2),
-    "any lambda": ImprovedUpperConfidenceBound.with_options(
-        rkhs_bound=2.0, noise_bound=0.2, any_lambda=True
-    ),
-    "Srinivas": GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0, delta=0.1),
-    "DMM": DMMUpperConfidenceBound.with_options(rkhs_bound=4.0, noise_bound=0.2),
-    "expected improvement": LogExpectedImprovement.with_options(augmented=True),
-}
-
-
-@pytest.mark.parametrize("name", ACQUISITIONS)
-def test_a_loop_scores_points_as_with_all_rows(name: str) -> None:
-    X, Y = rows_at_places(330, 25)
-    recipe = BanditGP.with_kernel(kernel(), noise=NOISE)
-    loop = BanditLoop(Box([[0.0, 0.0], [1.0, 1.0]]), recipe, ACQUISITIONS[name])
-    rebuilt(loop, history_of(X, Y))
-    query = loop.ask()
-    model = loop.current_model()
-    assert model.num_rows < 100
-    given = {"round_number": len(X) + 1, "X_observed": X, "Y_observed": Y}
-    reference = ACQUISITIONS[name].build(recipe(X, Y), loop.settings.domain, **given)
-    expected = reference.describe(query.x)
-    for key, value in query.diagnostics.items():
-        assert value == pytest.approx(expected[key], rel=1e-6, abs=1e-7), key
-    if name == "improved":
-        assert query.diagnostics["width"] == pytest.approx(expected["width"], rel=1e-9)

@@ -8,27 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from loop.of_rows import model_of_rounds
 from torch import Tensor
 
-from botorch_bandits import BanditGP, FittedSingleTaskGP
-from botorch_bandits.loop import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.models.fits import objective_of
 from botorch_bandits.models.reading import hallucinate
 
 from .textbook import (
     double,
-    information_gain,
     matern,
     normal,
     posterior,
-    squared_exponential,
     uniform,
 )
 
-LAM = 0.03
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
 
 
@@ -37,42 +31,6 @@ def weights_of(n: int, seed: int) -> Tensor:
     return torch.exp(6.0 * uniform(n, seed=seed) - 2.0).where(
         uniform(n, seed=seed + 1) < 0.7, double(40.0)
     )
-
-
-@pytest.mark.parametrize(
-    "forgetting", [SlidingWindow(12), ExponentialWeights(0.9), TimeVaryingKernel(0.05)]
-)
-def test_models_that_forget_fade_each_row_from_its_own_weight(forgetting: Any) -> None:
-    X = uniform(8, 1, seed=1)[(uniform(20, seed=2) * 8).long()]
-    Y, own, points = uniform(20, 1, seed=3), weights_of(20, seed=4), uniform(5, 1, seed=5)
-    rounds, t = torch.arange(1, 21), 22
-    recipe = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3)
-    model = model_of_rounds(recipe, forgetting, X, Y, rounds, t, LAM / own)
-    kernel, weights, kept = squared_exponential(0.3), own, rounds > 0
-    at = points
-    if isinstance(forgetting, SlidingWindow):
-        kept = rounds >= t - 12
-    elif isinstance(forgetting, ExponentialWeights):
-        weights = own * 0.9 ** (t - 1 - rounds).double()
-    else:
-        X = torch.cat([rounds.double().unsqueeze(-1), X], dim=-1)
-        at = torch.cat([torch.full((5, 1), float(t), dtype=torch.float64), points], dim=-1)
-
-        def kernel(A: Tensor, B: Tensor) -> Tensor:
-            gap = (A[:, None, 0] - B[None, :, 0]).abs()
-            return squared_exponential(0.3)(A[:, 1:], B[:, 1:]) * (1.0 - 0.05) ** (gap / 2.0)
-
-    X, y, weights = X[kept], Y[kept, 0], weights[kept]
-    mean, covariance = posterior(kernel, X, y, LAM / weights, at)
-    assert torch.allclose(model.posterior(at).mean[:, 0], mean, **EXACT)
-    assert torch.allclose(model.posterior(at).variance[:, 0], covariance.diagonal(), **EXACT)
-    assert torch.allclose(
-        model.information_gain, information_gain(kernel(X, X), LAM / weights), **EXACT
-    )
-    assert model.num_observations == int(kept.sum())
-
-
-# --- what is learned ------------------------------------------------------------------------------
 
 
 def fitted(weights: Tensor | None, n: int = 24) -> tuple[Any, Tensor, Tensor]:
